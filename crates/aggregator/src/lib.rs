@@ -1,0 +1,1 @@
+//! Folds the replicas' reports into Executor.status.

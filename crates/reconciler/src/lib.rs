@@ -1,0 +1,1 @@
+//! A replica: builds each Executor for itself and reports its own ExecutorPodStatus.

@@ -1,0 +1,10 @@
+//! What every Muster process stands on: arguments, API client, telemetry, health, admin, shutdown, lease.
+//!
+//! Decisions live in `muster-core`; this crate gives them a clock, a socket and an API server. Each module is one concern
+//! of a controller process, so this list reads as its table of contents.
+
+pub mod args;
+pub mod client;
+pub mod clock;
+pub mod kube_error;
+pub mod rng;

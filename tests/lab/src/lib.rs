@@ -1,0 +1,1 @@
+//! A real control plane on loopback, a harness that plays kubelet, demo and benches.
