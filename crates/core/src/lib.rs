@@ -5,7 +5,6 @@
 //! with scripted time, and none can be changed by stepping the wall clock (C54).
 
 pub mod backoff;
-//ELECTION
 pub mod go_duration;
 pub mod heartbeat;
 pub mod name;

@@ -1,0 +1,47 @@
+//! The name of an `ExecutorPodStatus`: readable where it can be, unique always.
+//!
+//! Pod and executor names may have 253 characters each (C61), and a re-created executor or pod keeps its name while its
+//! UID changes (C05). So the name carries cut prefixes for people and a hash of both UIDs for truth.
+
+use sha2::{Digest as _, Sha256};
+
+/// Longest name built here, in bytes. The API server allows 253; the rest is room for whatever derives a name from ours.
+pub const POD_STATUS_NAME_MAX: usize = 230;
+
+/// Bytes of the digest that are kept: 80 bits, so that a million objects collide with a chance below 10⁻¹².
+const HASH_BYTES: usize = 10;
+
+/// Longest readable prefix, in bytes: two of them, two dashes and the hash in hexadecimal fill the limit.
+const PREFIX_MAX: usize = (POD_STATUS_NAME_MAX - 2 - 2 * HASH_BYTES) / 2;
+
+/// Names the object in which the pod `pod` reports about the executor `executor`.
+///
+/// Both names must be what the API server accepts as an object name (DNS-1123 subdomains). The result is one too, at
+/// most [`POD_STATUS_NAME_MAX`] bytes long, the same for the same input, and different when one of the UIDs differs.
+pub fn pod_status_name(executor: &str, pod: &str, executor_uid: &str, pod_uid: &str) -> String {
+    let mut name = String::with_capacity(POD_STATUS_NAME_MAX);
+    for part in [executor, pod] {
+        let prefix = prefix(part);
+        if !prefix.is_empty() {
+            name.push_str(prefix);
+            name.push('-');
+        }
+    }
+    name.push_str(&hash(executor_uid, pod_uid));
+    name
+}
+
+/// A cut may leave `foo.` or `foo-`; a dash behind either is refused by the API server.
+fn prefix(name: &str) -> &str {
+    let cut = name.floor_char_boundary(PREFIX_MAX);
+    name.get(..cut).unwrap_or_default().trim_matches(['.', '-'])
+}
+
+fn hash(executor_uid: &str, pod_uid: &str) -> String {
+    // The separator cannot occur in a UID; without one, shifting a character between the two would collide.
+    let digest = Sha256::new().chain_update(executor_uid).chain_update([0]).chain_update(pod_uid).finalize();
+    digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;
