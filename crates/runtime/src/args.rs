@@ -1,0 +1,221 @@
+//! Flags every Muster process shares, as groups to flatten into a binary's own arguments. Each flag is also a `MUSTER_*`
+//! variable (the pod's identity uses the downward API's usual names); nothing reads the environment after these.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use muster_core::go_duration::GoDuration;
+
+/// How the API server is reached and how long a call may take.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "API server")]
+pub struct ClientArgs {
+    /// Kubeconfig file; without it $KUBECONFIG, ~/.kube/config, then the pod's service account
+    #[arg(long, env = "MUSTER_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig to use
+    #[arg(long, env = "MUSTER_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+    /// Deadline of a call on a single object, answer body included
+    #[arg(long, env = "MUSTER_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "10s")]
+    pub request_timeout: GoDuration,
+    /// Deadline of one page of a list
+    #[arg(long, env = "MUSTER_LIST_TIMEOUT", value_name = "DURATION", default_value = "30s")]
+    pub list_timeout: GoDuration,
+    /// How long a watch asks to last, ±10 %: a silently cut connection is noticed within this plus 10 s
+    #[arg(long, env = "MUSTER_WATCH_TIMEOUT", value_name = "DURATION", default_value = "50s")]
+    pub watch_timeout: GoDuration,
+}
+
+/// Where probes and scrapes are answered.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Health and metrics")]
+pub struct HealthArgs {
+    /// Plain gRPC health; an unspecified IPv6 address falls back to IPv4 where the kernel has no IPv6
+    #[arg(long, env = "MUSTER_HEALTH_ADDR", value_name = "ADDRESS:PORT", default_value_t = any(8086))]
+    pub health_addr: SocketAddr,
+    /// HTTP: /metrics, /healthz, /readyz
+    #[arg(long, env = "MUSTER_ADMIN_ADDR", value_name = "ADDRESS:PORT", default_value_t = any(8080))]
+    pub admin_addr: SocketAddr,
+}
+
+/// What is logged and how. OTLP export is configured by the standard `OTEL_*` variables and off without an endpoint.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Telemetry")]
+pub struct TelemetryArgs {
+    /// Log filter in the syntax of tracing's EnvFilter, such as "info,muster_reconciler=debug"
+    #[arg(long, visible_alias = "log-level", env = "MUSTER_LOG_FILTER", value_name = "FILTER", default_value = "info")]
+    pub log_filter: String,
+    /// Form of a log line
+    #[arg(long, env = "MUSTER_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// When a loop without progress counts as stalled.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Liveness")]
+pub struct LivenessArgs {
+    /// Work due or running this long without any completion in its loop fails liveness; 0s disables.
+    /// Refused below twice the longest deadline
+    #[arg(long, env = "MUSTER_STALL_THRESHOLD", value_name = "DURATION", default_value = "15m")]
+    pub stall_threshold: GoDuration,
+}
+
+/// How the process ends.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Shutdown")]
+pub struct ShutdownArgs {
+    /// How long running work may take after the first SIGTERM; below the pod's terminationGracePeriodSeconds
+    #[arg(long, env = "MUSTER_GRACE_PERIOD", value_name = "DURATION", default_value = "20s")]
+    pub grace_period: GoDuration,
+}
+
+/// Who this process is, from the downward API.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Identity")]
+pub struct PodArgs {
+    /// Name of this pod
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
+    /// Namespace of this pod
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub pod_namespace: Option<String>,
+    /// UID of this pod
+    #[arg(long, env = "POD_UID", value_name = "UID")]
+    pub pod_uid: Option<String>,
+    /// Node this pod runs on, for telemetry only
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub node_name: Option<String>,
+}
+
+/// Timing of leader election; client-go's defaults.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Leader election")]
+pub struct LeaseArgs {
+    /// Name of the Lease in the pod's namespace
+    #[arg(long, env = "MUSTER_LEASE_NAME", value_name = "NAME", default_value = "muster-aggregator")]
+    pub lease_name: String,
+    /// How long others leave a silent leader alone
+    #[arg(long, env = "MUSTER_LEASE_DURATION", value_name = "DURATION", default_value = "15s")]
+    pub lease_duration: GoDuration,
+    /// How long a leader that cannot renew keeps leading
+    #[arg(long, env = "MUSTER_RENEW_DEADLINE", value_name = "DURATION", default_value = "10s")]
+    pub renew_deadline: GoDuration,
+    /// Pause between attempts to acquire or renew
+    #[arg(long, env = "MUSTER_RETRY_PERIOD", value_name = "DURATION", default_value = "2s")]
+    pub retry_period: GoDuration,
+}
+
+impl LivenessArgs {
+    /// The threshold, `None` if disabled.
+    ///
+    /// `longest` is the longest deadline of any run in this process. A threshold below twice that could call a run
+    /// stalled that is merely slow, so it is refused (design rule, C43).
+    pub fn threshold(&self, longest: Duration) -> Result<Option<Duration>, ThresholdTooShort> {
+        let threshold = self.stall_threshold.get();
+        if threshold.is_zero() {
+            return Ok(None);
+        }
+        let least = longest.saturating_mul(2);
+        if threshold < least {
+            return Err(ThresholdTooShort { threshold, least, longest });
+        }
+        Ok(Some(threshold))
+    }
+}
+
+/// `--stall-threshold` would call slow work stalled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--stall-threshold {} is too short: a run may legally take {}, so use at least {}, or 0s to disable",
+    shown(*threshold), shown(*longest), shown(*least)
+)]
+pub struct ThresholdTooShort {
+    /// What was asked for.
+    pub threshold: Duration,
+    /// The smallest accepted value.
+    pub least: Duration,
+    /// The longest deadline in this process.
+    pub longest: Duration,
+}
+
+/// A duration as a flag would be written: `1m30s`.
+pub fn shown(duration: Duration) -> String {
+    GoDuration::try_from(duration).map_or_else(|_| format!("{}s", duration.as_secs()), |go| go.to_string())
+}
+
+fn any(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct All {
+        #[command(flatten)]
+        client: ClientArgs,
+        #[command(flatten)]
+        health: HealthArgs,
+        #[command(flatten)]
+        telemetry: TelemetryArgs,
+        #[command(flatten)]
+        liveness: LivenessArgs,
+        #[command(flatten)]
+        shutdown: ShutdownArgs,
+        #[command(flatten)]
+        pod: PodArgs,
+        #[command(flatten)]
+        lease: LeaseArgs,
+    }
+
+    #[test]
+    fn all_groups_fit_together_and_every_flag_has_a_variable() {
+        let command = All::command();
+        command.clone().debug_assert();
+        for arg in command.get_arguments() {
+            let env = arg.get_env().unwrap_or_else(|| panic!("--{} has no variable", arg.get_id()));
+            let env = env.to_string_lossy();
+            assert!(env.starts_with("MUSTER_") || env.starts_with("POD_") || env == "NODE_NAME", "{env}");
+            assert!(arg.get_help().is_some(), "--{} is not explained", arg.get_id());
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let all = All::parse_from(["muster"]);
+        assert_eq!(all.client.request_timeout.to_string(), "10s");
+        assert_eq!(all.client.list_timeout.to_string(), "30s");
+        assert_eq!(all.client.watch_timeout.to_string(), "50s");
+        assert_eq!(all.health.health_addr.to_string(), "[::]:8086");
+        assert_eq!(all.health.admin_addr.to_string(), "[::]:8080");
+        assert_eq!(all.liveness.stall_threshold.to_string(), "15m");
+        assert_eq!(all.lease.lease_duration.get(), Duration::from_secs(15));
+    }
+
+    #[test]
+    fn a_threshold_below_twice_the_longest_deadline_is_refused_with_the_least_that_would_do() {
+        let with = |value: &str| {
+            let all = All::parse_from(["muster", "--stall-threshold", value]);
+            all.liveness.threshold(Duration::from_mins(1))
+        };
+        assert_eq!(with("0s"), Ok(None));
+        assert_eq!(with("2m"), Ok(Some(Duration::from_mins(2))));
+        let error = with("119s").unwrap_err().to_string();
+        assert!(error.contains("1m59s") && error.contains("2m"), "{error}");
+    }
+}
