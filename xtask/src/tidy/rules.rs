@@ -43,7 +43,7 @@ pub(super) fn manifest(text: &str) -> Vec<Problem> {
     let mut problems = whitespace(text);
     let is_package = text.lines().any(|line| line.trim() == "[package]");
     let mut after_lints = text.lines().skip_while(|line| line.trim() != "[lints]").skip(1);
-    if is_package && !after_lints.next().is_some_and(|line| line.replace(' ', "") == "workspace=true") {
+    if is_package && after_lints.next().is_none_or(|line| line.replace(' ', "") != "workspace=true") {
         problems.push(Problem::new(1, "the workspace's lints are not inherited: [lints] workspace = true"));
     }
     problems
