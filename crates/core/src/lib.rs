@@ -5,6 +5,8 @@
 //! with scripted time, and none can be changed by stepping the wall clock (C54).
 
 pub mod backoff;
+pub mod election;
+pub mod gate;
 pub mod go_duration;
 pub mod heartbeat;
 pub mod name;
