@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use muster_core::go_duration::GoDuration;
+use muster_core::heartbeat::{ThresholdError, validate_threshold};
 
 /// How the API server is reached and how long a call may take.
 #[derive(Args, Clone, Debug)]
@@ -117,37 +118,33 @@ pub struct LeaseArgs {
     pub retry_period: GoDuration,
 }
 
-impl LivenessArgs {
-    /// The threshold, `None` if disabled.
-    ///
-    /// `longest` is the longest deadline of any run in this process. A threshold below twice that could call a run
-    /// stalled that is merely slow, so it is refused (design rule, C43).
-    pub fn threshold(&self, longest: Duration) -> Result<Option<Duration>, ThresholdTooShort> {
-        let threshold = self.stall_threshold.get();
-        if threshold.is_zero() {
-            return Ok(None);
-        }
-        let least = longest.saturating_mul(2);
-        if threshold < least {
-            return Err(ThresholdTooShort { threshold, least, longest });
-        }
-        Ok(Some(threshold))
+impl ClientArgs {
+    /// The longest time between two signs of life of a healthy watch: it asks for at most a tenth more than
+    /// `--watch-timeout`, and kube's watcher waits 5 s beyond that before it calls the connection dead.
+    pub fn watch_guard(&self) -> Duration {
+        self.watch_timeout.get().mul_f64(1.1) + Duration::from_secs(5)
+    }
+
+    /// The hard deadlines of API calls, each under its flag's name.
+    pub fn deadlines(&self) -> [(&'static str, Duration); 3] {
+        [
+            ("--request-timeout", self.request_timeout.get()),
+            ("--list-timeout", self.list_timeout.get()),
+            ("--watch-timeout", self.watch_guard()),
+        ]
     }
 }
 
-/// `--stall-threshold` would call slow work stalled.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "--stall-threshold {} is too short: a run may legally take {}, so use at least {}, or 0s to disable",
-    shown(*threshold), shown(*longest), shown(*least)
-)]
-pub struct ThresholdTooShort {
-    /// What was asked for.
-    pub threshold: Duration,
-    /// The smallest accepted value.
-    pub least: Duration,
-    /// The longest deadline in this process.
-    pub longest: Duration,
+impl LivenessArgs {
+    /// The threshold, checked against the hard deadlines of all runs of this process; zero disables.
+    pub fn threshold(
+        &self,
+        deadlines: impl IntoIterator<Item = (&'static str, Duration)>,
+    ) -> Result<Duration, ThresholdError> {
+        let threshold = self.stall_threshold.get();
+        validate_threshold(threshold, deadlines)?;
+        Ok(threshold)
+    }
 }
 
 /// A duration as a flag would be written: `1m30s`.
@@ -208,14 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_below_twice_the_longest_deadline_is_refused_with_the_least_that_would_do() {
-        let with = |value: &str| {
-            let all = All::parse_from(["muster", "--stall-threshold", value]);
-            all.liveness.threshold(Duration::from_mins(1))
+    fn a_threshold_below_twice_the_longest_deadline_is_refused_by_name() {
+        let with = |flags: &[&str]| {
+            let all = All::parse_from([&["muster"], flags].concat());
+            all.liveness.threshold(all.client.deadlines())
         };
-        assert_eq!(with("0s"), Ok(None));
-        assert_eq!(with("2m"), Ok(Some(Duration::from_mins(2))));
-        let error = with("119s").unwrap_err().to_string();
-        assert!(error.contains("1m59s") && error.contains("2m"), "{error}");
+        assert_eq!(with(&["--stall-threshold", "0s"]), Ok(Duration::ZERO));
+        assert_eq!(with(&["--stall-threshold", "2m"]), Ok(Duration::from_mins(2)));
+        let error = with(&["--stall-threshold", "119s"]).unwrap_err().to_string();
+        assert!(error.contains("1m59s") && error.contains("--watch-timeout: 1m"), "{error}");
+        assert!(with(&["--stall-threshold", "2m", "--list-timeout", "61s"]).is_err());
     }
 }

@@ -3,8 +3,14 @@
 //! Decisions live in `muster-core`; this crate gives them a clock, a socket and an API server. Each module is one concern
 //! of a controller process, so this list reads as its table of contents.
 
+pub mod admin;
 pub mod args;
 pub mod client;
 pub mod clock;
+pub mod fault;
+pub mod health;
+pub mod heartbeat;
 pub mod kube_error;
+pub mod net;
 pub mod rng;
+pub mod supervise;
