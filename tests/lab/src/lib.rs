@@ -1,1 +1,19 @@
-//! A real control plane on loopback, a harness that plays kubelet, demo and benches.
+//! A real control plane on loopback, and a harness that plays kubelet: where the product is seen to work.
+//!
+//! Conflicts, generations, server-side apply, garbage collection, bound tokens and RBAC are what this project is about, so
+//! no test of them stands on an imitation of the API server. [`control_plane`] starts a real one in seconds; `kubelet`
+//! turns the pods of real Deployments into processes; [`audit`] counts what they asked of the server; [`wait`] waits for
+//! what should happen; [`manifests`] and [`identity`] are the hands.
+//!
+//! Errors are `anyhow` here: nobody branches on them, they are read in the output of a failed test.
+
+pub mod audit;
+pub mod control_plane;
+pub mod identity;
+pub mod manifests;
+pub mod net;
+pub mod process;
+pub mod wait;
+
+mod random;
+mod workdir;
