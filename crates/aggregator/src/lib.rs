@@ -1,1 +1,4 @@
 //! Folds the replicas' reports into Executor.status.
+
+pub mod facts;
+pub mod fold;
