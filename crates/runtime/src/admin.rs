@@ -31,7 +31,7 @@ pub fn router(health: Health, registry: Registry) -> Router {
 /// Serves `router` on every listener until [`Health::close`]; open connections are then dropped.
 pub async fn serve(bound: Bound, router: Router, health: Health) -> std::io::Result<()> {
     let servers =
-        bound.into_listeners().into_iter().map(|listener| axum::serve(listener, router.clone()).into_future());
+        bound.into_listeners()?.into_iter().map(|listener| axum::serve(listener, router.clone()).into_future());
     tokio::select! {
         result = futures::future::try_join_all(servers) => result.map(|_| ()),
         () = health.closed().cancelled() => Ok(()),

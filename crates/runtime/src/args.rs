@@ -42,7 +42,7 @@ pub struct HealthArgs {
     pub admin_addr: SocketAddr,
 }
 
-/// What is logged and how. OTLP export is configured by the standard `OTEL_*` variables and off without an endpoint.
+/// What is logged and exported. Beside the endpoints all of OTLP is configured by the standard `OTEL_*` variables.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Telemetry")]
 pub struct TelemetryArgs {
@@ -52,6 +52,15 @@ pub struct TelemetryArgs {
     /// Form of a log line
     #[arg(long, env = "MUSTER_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    /// OTLP collector for traces and metrics over gRPC, such as http://collector:4317; no export without one
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+    /// OTLP collector for traces, if another
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", value_name = "URL")]
+    pub otlp_traces_endpoint: Option<String>,
+    /// OTLP collector for metrics, if another
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", value_name = "URL")]
+    pub otlp_metrics_endpoint: Option<String>,
 }
 
 /// Form of a log line.
@@ -187,7 +196,8 @@ mod tests {
         for arg in command.get_arguments() {
             let env = arg.get_env().unwrap_or_else(|| panic!("--{} has no variable", arg.get_id()));
             let env = env.to_string_lossy();
-            assert!(env.starts_with("MUSTER_") || env.starts_with("POD_") || env == "NODE_NAME", "{env}");
+            let prefixes = ["MUSTER_", "POD_", "NODE_", "OTEL_EXPORTER_OTLP_"];
+            assert!(prefixes.iter().any(|prefix| env.starts_with(prefix)), "{env}");
             assert!(arg.get_help().is_some(), "--{} is not explained", arg.get_id());
         }
     }

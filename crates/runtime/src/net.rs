@@ -1,11 +1,9 @@
 //! Listening where probes come from: both address families where the kernel has both, IPv4 where it has no IPv6 (C60).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
-use tokio::net::TcpListener;
-
-/// Sockets that listen on one port.
+/// Sockets that listen on one port, of no runtime yet: probes are answered by a runtime of their own.
 #[derive(Debug)]
 pub struct Bound {
     listeners: Vec<TcpListener>,
@@ -39,40 +37,43 @@ impl Bound {
         self.addr
     }
 
-    /// The sockets, to serve on all of them.
-    pub fn into_listeners(self) -> Vec<TcpListener> {
-        self.listeners
+    /// The sockets, to be served by the current Tokio runtime.
+    pub fn into_listeners(self) -> io::Result<Vec<tokio::net::TcpListener>> {
+        self.listeners.into_iter().map(tokio::net::TcpListener::from_std).collect()
     }
 }
 
 /// Listens on `addr`, which the flag `flag` gave.
-pub async fn bind(addr: SocketAddr, flag: &'static str) -> Result<Bound, BindError> {
-    bind_with(addr, flag, TcpListener::bind).await
+pub fn bind(addr: SocketAddr, flag: &'static str) -> Result<Bound, BindError> {
+    bind_with(addr, flag, TcpListener::bind)
 }
 
-async fn bind_with<F, Fut>(addr: SocketAddr, flag: &'static str, listen: F) -> Result<Bound, BindError>
-where
-    F: Fn(SocketAddr) -> Fut,
-    Fut: Future<Output = io::Result<TcpListener>>,
-{
+fn bind_with(
+    addr: SocketAddr,
+    flag: &'static str,
+    listen: impl Fn(SocketAddr) -> io::Result<TcpListener>,
+) -> Result<Bound, BindError> {
     let error = |source: io::Error| BindError { addr, flag, hint: hint(&source), source };
     let any_v6 = addr.is_ipv6() && addr.ip().is_unspecified();
     let on_v4 = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
-    let mut listeners = match listen(addr).await {
-        Ok(listener) => vec![listener],
+    let first = match listen(addr) {
         Err(source) if any_v6 && no_ipv6(&source) => {
             tracing::info!(%addr, "this kernel has no IPv6, listening on IPv4");
-            vec![listen(on_v4(addr.port())).await.map_err(error)?]
+            listen(on_v4(addr.port()))
         }
-        Err(source) => return Err(error(source)),
+        other => other,
     };
+    let mut listeners = vec![first.map_err(error)?];
     let bound = listeners[0].local_addr().map_err(error)?;
     // Usually [::] takes IPv4 too and this is refused; where the kernel separates them (bindv6only) it is needed.
     if bound.is_ipv6()
         && any_v6
-        && let Ok(listener) = listen(on_v4(bound.port())).await
+        && let Ok(listener) = listen(on_v4(bound.port()))
     {
         listeners.push(listener);
+    }
+    for listener in &listeners {
+        listener.set_nonblocking(true).map_err(error)?;
     }
     Ok(Bound { listeners, addr: bound })
 }
@@ -95,54 +96,55 @@ fn hint(error: &io::Error) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpStream;
+    use std::net::TcpStream;
 
     use super::*;
 
     const ANY: &str = "[::]:0";
 
-    async fn reaches(bound: &Bound, ip: &str) -> bool {
-        TcpStream::connect((ip.parse::<IpAddr>().unwrap(), bound.addr().port())).await.is_ok()
+    /// The kernel completes the handshake, so nobody has to accept.
+    fn reaches(bound: &Bound, ip: &str) -> bool {
+        TcpStream::connect((ip.parse::<IpAddr>().unwrap(), bound.addr().port())).is_ok()
     }
 
-    #[tokio::test]
-    async fn c60_both_families_reach_the_port() {
-        let bound = bind(ANY.parse().unwrap(), "--health-addr").await.unwrap();
-        assert!(reaches(&bound, "127.0.0.1").await);
-        assert!(reaches(&bound, "::1").await);
+    #[test]
+    fn c60_both_families_reach_the_port() {
+        let bound = bind(ANY.parse().unwrap(), "--health-addr").unwrap();
+        assert!(reaches(&bound, "127.0.0.1"));
+        assert!(reaches(&bound, "::1"));
     }
 
-    #[tokio::test]
-    async fn c60_without_ipv6_in_the_kernel_it_listens_on_ipv4() {
-        let no_family = |addr: SocketAddr| async move {
+    #[test]
+    fn c60_without_ipv6_in_the_kernel_it_listens_on_ipv4() {
+        let no_family = |addr: SocketAddr| {
             if addr.is_ipv6() {
                 return Err(io::Error::from_raw_os_error(97)); // EAFNOSUPPORT
             }
-            TcpListener::bind(addr).await
+            TcpListener::bind(addr)
         };
-        let bound = bind_with(ANY.parse().unwrap(), "--health-addr", no_family).await.unwrap();
+        let bound = bind_with(ANY.parse().unwrap(), "--health-addr", no_family).unwrap();
         assert!(bound.addr().is_ipv4());
-        assert!(reaches(&bound, "127.0.0.1").await);
+        assert!(reaches(&bound, "127.0.0.1"));
 
-        let named = bind_with("[::1]:0".parse().unwrap(), "--health-addr", no_family).await;
+        let named = bind_with("[::1]:0".parse().unwrap(), "--health-addr", no_family);
         assert!(named.is_err(), "an address that was named is not replaced");
     }
 
-    #[tokio::test]
-    async fn c60_where_the_kernel_separates_the_families_both_are_opened() {
+    #[test]
+    fn c60_where_the_kernel_separates_the_families_both_are_opened() {
         // Binding ::1 stands for [::] with bindv6only: it takes no IPv4.
-        let separate = |addr: SocketAddr| async move {
+        let separate = |addr: SocketAddr| {
             let ip = if addr.is_ipv6() { "::1" } else { "127.0.0.1" };
-            TcpListener::bind(SocketAddr::new(ip.parse().unwrap(), addr.port())).await
+            TcpListener::bind(SocketAddr::new(ip.parse().unwrap(), addr.port()))
         };
-        let bound = bind_with(ANY.parse().unwrap(), "--health-addr", separate).await.unwrap();
-        assert!(reaches(&bound, "127.0.0.1").await && reaches(&bound, "::1").await);
+        let bound = bind_with(ANY.parse().unwrap(), "--health-addr", separate).unwrap();
+        assert!(reaches(&bound, "127.0.0.1") && reaches(&bound, "::1"));
     }
 
-    #[tokio::test]
-    async fn a_port_in_use_is_told_with_its_flag_and_what_to_do() {
-        let first = bind("127.0.0.1:0".parse().unwrap(), "--admin-addr").await.unwrap();
-        let error = bind(first.addr(), "--admin-addr").await.unwrap_err().to_string();
+    #[test]
+    fn a_port_in_use_is_told_with_its_flag_and_what_to_do() {
+        let first = bind("127.0.0.1:0".parse().unwrap(), "--admin-addr").unwrap();
+        let error = bind(first.addr(), "--admin-addr").unwrap_err().to_string();
         assert!(error.contains("--admin-addr") && error.contains("another process has this port"), "{error}");
     }
 }

@@ -19,6 +19,9 @@ pub enum ServeError {
     /// The descriptors for reflection do not fit together.
     #[error("cannot set up gRPC reflection")]
     Reflection(#[source] tonic_reflection::server::Error),
+    /// The sockets cannot be served by this runtime.
+    #[error("cannot serve the gRPC health port")]
+    Listen(#[source] std::io::Error),
     /// The server broke.
     #[error("the gRPC health server broke")]
     Transport(#[source] tonic::transport::Error),
@@ -29,6 +32,7 @@ impl ServeError {
     pub const fn category(&self) -> &'static str {
         match self {
             Self::Reflection(_) => "Reflection",
+            Self::Listen(_) => "Listen",
             Self::Transport(_) => "Transport",
         }
     }
@@ -50,7 +54,7 @@ pub fn routes(health: Health, descriptors: &[&[u8]]) -> Result<Routes, ServeErro
 
 /// Answers on every listener until [`Health::close`].
 pub async fn serve(bound: Bound, routes: Routes, health: Health) -> Result<(), ServeError> {
-    let servers = bound.into_listeners().into_iter().map(|listener| {
+    let servers = bound.into_listeners().map_err(ServeError::Listen)?.into_iter().map(|listener| {
         let closed = health.closed().clone();
         // Keepalive finds peers that vanished, so that their watches do not pile up.
         Server::builder()
