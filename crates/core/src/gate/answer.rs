@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-/// The longest `Retry-After` that is believed. Longer ones are cut to it, so that one answer cannot silence a credential
-/// for a day.
-pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
+use crate::retry_after;
 
 /// What one call through the gate came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub enum Refusal {
     /// It named no time: the gate's own wait applies.
     Plain,
     /// It named a time: nothing is sent before it is over. Zero is taken as [`Refusal::Plain`], more than
-    /// [`LONGEST_RETRY_AFTER`] as that.
+    /// [`retry_after::MAX`] as that.
     RetryAfter(Duration),
     /// It named no time and is of the kind that prolongs its window at each call (external-secrets/external-secrets
     /// #4107): at least ten seconds for each refused call.
@@ -41,7 +39,7 @@ impl Answer {
     /// `None` or zero. `says_throttled` tells that the body or its error code speaks of a quota or a throttle, which is
     /// what sets a 403 that refuses the rate apart from a 403 that refuses the caller.
     pub fn classify(status: u16, retry_after: Option<Duration>, says_throttled: bool) -> Self {
-        let wish = retry_after.filter(|wish| !wish.is_zero()).map(|wish| wish.min(LONGEST_RETRY_AFTER));
+        let wish = retry_after.filter(|wish| !wish.is_zero()).map(|wish| wish.min(retry_after::MAX));
         match (status, wish) {
             (429, None) => Self::Throttled(Refusal::Plain),
             (403, None) if says_throttled => Self::Throttled(Refusal::Prolonging),
@@ -57,7 +55,7 @@ impl Refusal {
     /// The time the upstream itself asked for, in seconds, within what is believed.
     pub(super) fn announced(self) -> Option<f64> {
         match self {
-            Self::RetryAfter(wish) if !wish.is_zero() => Some(wish.min(LONGEST_RETRY_AFTER).as_secs_f64()),
+            Self::RetryAfter(wish) if !wish.is_zero() => Some(wish.min(retry_after::MAX).as_secs_f64()),
             Self::RetryAfter(_) | Self::Plain | Self::Prolonging => None,
         }
     }

@@ -112,21 +112,25 @@ impl<K: Ord + Clone> Lines<K> {
 
     /// Takes the call whose turn it is.
     pub(super) fn take(&mut self) -> Option<Ticket> {
-        let urgent = self.urgent.first().copied();
-        let refresh = self.refresh.first().copied();
+        let (urgent, refresh) = (self.first(Line::Urgent), self.first(Line::Refresh));
         let refresh_due = urgent.is_none() || self.since_refresh + 1 >= REFRESH_EVERY;
-        let ticket = match refresh.filter(|_| refresh_due) {
-            Some(refresh) => {
-                self.since_refresh = 0;
-                refresh
-            }
-            None => {
-                self.since_refresh = self.since_refresh.saturating_add(1);
-                urgent?
-            }
+        let ticket = if let Some(refresh) = refresh.filter(|_| refresh_due) {
+            self.since_refresh = 0;
+            refresh
+        } else {
+            self.since_refresh = (self.since_refresh + 1).min(REFRESH_EVERY);
+            urgent?
         };
         self.withdraw(ticket);
         Some(ticket)
+    }
+
+    /// The ticket that has waited longest in `line`.
+    pub(super) fn first(&self, line: Line) -> Option<Ticket> {
+        match line {
+            Line::Urgent => self.urgent.first().copied(),
+            Line::Refresh => self.refresh.first().copied(),
+        }
     }
 
     pub(super) fn nobody_waits(&self) -> bool {
@@ -144,8 +148,8 @@ impl<K: Ord + Clone> Lines<K> {
     /// When the resource that has been at the gate longest, of those waiting, joined it.
     pub(super) fn oldest(&self) -> Option<Duration> {
         // Tickets are drawn in the order of joining.
-        let oldest = self.urgent.first().into_iter().chain(self.refresh.first()).min()?;
-        self.places.get(oldest).map(|place| place.joined)
+        let oldest = self.first(Line::Urgent).into_iter().chain(self.first(Line::Refresh)).min()?;
+        self.places.get(&oldest).map(|place| place.joined)
     }
 
     /// Resources that hold a ticket, waiting or not.

@@ -30,9 +30,9 @@ use std::time::Duration;
 
 use rand::Rng;
 
-pub use answer::{Answer, LONGEST_RETRY_AFTER, Refusal};
-pub use line::{Line, Ticket};
+pub use answer::{Answer, Refusal};
 use line::Lines;
+pub use line::{Line, Ticket};
 pub use pace::Permit;
 use pace::{Leave, Pace, Phase};
 

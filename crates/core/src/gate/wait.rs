@@ -65,30 +65,22 @@ impl Wait {
     /// Seconds to hold from this refusal on. `first` tells that the refused call was no probe, `gap` is our gap between
     /// calls in seconds, `draw` is uniform in [0, 1).
     pub(super) fn refused(&mut self, first: bool, gap: Option<f64>, refusal: Refusal, draw: f64) -> f64 {
-        self.own = if first {
-            gap.map_or(FIRST, |gap| GAPS * gap).max(REMEMBERED * self.worked)
-        } else {
-            2.0 * self.own
-        }
-        .min(LONGEST);
+        self.own =
+            if first { gap.map_or(FIRST, |gap| GAPS * gap).max(REMEMBERED * self.worked) } else { 2.0 * self.own }
+                .min(LONGEST);
         let announced = match refusal {
             Refusal::Prolonging => Some(PROLONGED),
             Refusal::Plain | Refusal::RetryAfter(_) => refusal.announced(),
         };
-        match announced {
-            Some(announced) => {
-                let base = if first { announced } else { announced.max(self.own / 2.0) };
-                self.last = Last::Announced(base);
-                let spread = gap.unwrap_or_else(|| {
-                    (base * UNKNOWN_SPREAD).clamp(SHORTEST_UNKNOWN_SPREAD, LONGEST_UNKNOWN_SPREAD)
-                });
-                base + SPREAD * draw * spread
-            }
-            None => {
-                self.last = Last::Own(self.own);
-                self.own * (0.75 + 0.5 * draw)
-            }
-        }
+        let Some(announced) = announced else {
+            self.last = Last::Own(self.own);
+            return self.own * (0.75 + 0.5 * draw);
+        };
+        let base = if first { announced } else { announced.max(self.own / 2.0) };
+        self.last = Last::Announced(base);
+        let spread =
+            gap.unwrap_or_else(|| (base * UNKNOWN_SPREAD).clamp(SHORTEST_UNKNOWN_SPREAD, LONGEST_UNKNOWN_SPREAD));
+        base + SPREAD * draw * spread
     }
 
     /// The last wait was so long that what was learned before it is void.

@@ -6,8 +6,8 @@
 //! it used, seven latencies in microseconds taken in turn, pauses (before that call nobody waits for so many seconds
 //! after the send before), the answer to each call in the order of sending (`a` admitted, `f` failed, `t` refused, `p`
 //! refused by an upstream that prolongs, a number: refused with that `Retry-After`) and when each call was sent, in
-//! seconds rounded to a tenth of a millisecond. Runs in which a refused straggler announced a time that outlasts the
-//! probe are left out: there the model forgets the announced time, the gate keeps to it (property 1).
+//! seconds rounded to a tenth of a millisecond. In none of them does a refused straggler announce a time that outlasts the
+//! probe: there the model forgets the announced time, while the gate keeps to it (property 1).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,190 @@
+//! Prints how retry policies fare behind one rate-limited credential: requests and refusals first, then time.
+//!
+//! One token of 1/s with a burst of 20, two calls per resource, 50 ms of latency. Refusals are free or charged (down to
+//! 60 tokens of debt), with or without `Retry-After` in whole seconds. Each row is the slowest of several seeded runs.
+//! A run is given up once nothing was synced for two hours.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+use muster_simulation::{Bucket, Charge, Outcome, Policy, RetryAfter, Scenario, run};
+use serde::Serialize;
+
+/// Retry policies behind one rate-limited credential, in virtual time.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Runs per row, of which the slowest is shown.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// Without a gate a refused resource makes all its calls again, as operators do that keep nothing between two
+    /// reconciles. By default it goes on with the call that was refused, so that the policies differ in nothing else.
+    #[arg(long)]
+    starts_over: bool,
+}
+
+/// What one line says. Times are in seconds.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    bench: &'static str,
+    policy: &'static str,
+    n: usize,
+    processes: usize,
+    charged: bool,
+    retry_after: bool,
+    synced: usize,
+    /// Time until all were synced, in ideal times; null if they never were.
+    ratio: Option<f64>,
+    requests: u64,
+    refused: u64,
+    seconds: Option<f64>,
+    ideal_seconds: f64,
+    starts_over: bool,
+    seeds: u64,
+}
+
+/// The variables of a row.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    policy: Policy,
+    n: usize,
+    processes: usize,
+    charged: bool,
+    retry_after: bool,
+}
+
+const CALLS: usize = 2;
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let rows = measure(&cases(), &args);
+    let mut out = io::stdout().lock();
+    if args.json {
+        for row in &rows {
+            serde_json::to_writer(&mut out, row)?;
+            writeln!(out)?;
+        }
+    } else {
+        table(&mut out, &rows)?;
+    }
+    Ok(())
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for n in [29, 300, 1_000, 10_000] {
+        for processes in [1, 3] {
+            for charged in [false, true] {
+                for retry_after in [false, true] {
+                    for policy in [Policy::Fixed(Duration::from_secs(20)), Policy::Seed, Policy::Muster] {
+                        cases.push(Case { policy, n, processes, charged, retry_after });
+                    }
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Measures all cases, on all processors, in their order.
+fn measure(cases: &[Case], args: &Args) -> Vec<Row> {
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::with_capacity(cases.len()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&case) = cases.get(index) else { return };
+                    let row = slowest(case, args);
+                    rows.lock().unwrap_or_else(PoisonError::into_inner).push((index, row));
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|(index, _)| *index);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn slowest(case: Case, args: &Args) -> Row {
+    let charge = if case.charged { Charge::Debt(60.0) } else { Charge::Free };
+    let retry_after = if case.retry_after { RetryAfter::Seconds } else { RetryAfter::Absent };
+    let bucket = Bucket::new(1.0, 20, charge, retry_after);
+    let outcome = (1..=args.seeds)
+        .map(|seed| {
+            let scenario = Scenario {
+                policy: case.policy,
+                resources: case.n,
+                calls: CALLS,
+                processes: case.processes,
+                starts_over: args.starts_over,
+                patience: Duration::from_secs(2 * 3600),
+                seed,
+                ..Scenario::default()
+            };
+            run(&scenario, &mut bucket.clone())
+        })
+        .max_by_key(|outcome| (outcome.all_synced.is_none(), outcome.all_synced))
+        .unwrap_or(Outcome { synced: 0, all_synced: None, requests: 0, refused: 0 });
+    let ideal = bucket.ideal(CALLS * case.n);
+    let seconds = outcome.all_synced.map(|time| time.as_secs_f64());
+    Row {
+        bench: "livelock",
+        policy: match case.policy {
+            Policy::Fixed(_) => "fixed",
+            Policy::Seed => "seed",
+            Policy::Muster => "muster",
+        },
+        n: case.n,
+        processes: case.processes,
+        charged: case.charged,
+        retry_after: case.retry_after,
+        synced: outcome.synced,
+        ratio: seconds.map(|seconds| seconds / ideal),
+        requests: outcome.requests,
+        refused: outcome.refused,
+        seconds,
+        ideal_seconds: ideal,
+        starts_over: args.starts_over,
+        seeds: args.seeds,
+    }
+}
+
+fn table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    for group in rows.chunk_by(|one, other| (one.n, one.processes) == (other.n, other.processes)) {
+        let Some(Row { n, processes, ideal_seconds, seeds, .. }) = group.first() else { continue };
+        let processes = if *processes == 1 { "one process".to_owned() } else { format!("{processes} processes") };
+        writeln!(out, "{n} resources of {processes} behind one token of 1/s, burst 20.")?;
+        writeln!(out, "At best {} requests and {ideal_seconds:.0} s. Slowest of {seeds} runs:\n", CALLS * n)?;
+        writeln!(
+            out,
+            "  {:8} {:9} {:12} {:>9} {:>9} {:>7} {:>12} {:>11} {:>8}",
+            "POLICY", "REFUSALS", "RETRY-AFTER", "REQUESTS", "REFUSED", "", "SYNCED", "AFTER", "RATIO"
+        )?;
+        for row in group {
+            writeln!(
+                out,
+                "  {:8} {:9} {:12} {:>9} {:>9} {:>5.1} % {:>12} {:>11} {:>8}",
+                row.policy,
+                if row.charged { "charged" } else { "free" },
+                if row.retry_after { "seconds" } else { "none" },
+                row.requests,
+                row.refused,
+                100.0 * row.refused as f64 / row.requests.max(1) as f64,
+                format!("{}/{n}", row.synced),
+                row.seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.0} s")),
+                row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
+            )?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
