@@ -27,6 +27,21 @@ impl Verdict {
         self.retry.category()
     }
 
+    /// True if it will not pass by itself: somebody has to grant a right, apply a CRD, change a policy or a quota.
+    pub const fn needs_somebody(&self) -> bool {
+        matches!(
+            self.retry,
+            Retry::Forbidden
+                | Retry::Denied
+                | Retry::QuotaExceeded
+                | Retry::NamespaceTerminating
+                | Retry::KindMissing
+                | Retry::SchemaOutdated
+                | Retry::TooLarge
+                | Retry::Invalid
+        )
+    }
+
     fn new(retry: Retry, sentence: &str) -> Self {
         Self { retry, sentence: text::cut(&text::single_line(sentence), MAX_SENTENCE).into_owned() }
     }

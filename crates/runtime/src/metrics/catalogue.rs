@@ -43,7 +43,7 @@ catalogue! {
     LOOP_RUNNING: Gauge("muster_loop_running", Count, ["loop"], NONE) = "Runs that are going on.";
     API_REQUESTS: Counter("muster_api_requests_total", Count, ["verb", "resource", "code"], NONE) = "Calls to the API server by outcome; code is the HTTP status, timeout or broken.";
     API_REQUEST_TIME: Histogram("muster_api_request_time_seconds", Seconds, ["verb"], WORK) = "Time of a call to the API server; for a watch, until it began.";
-    WATCH_STARTS: Counter("muster_watch_starts_total", Count, ["watch", "reason"], NONE) = "Times a watch was started anew after its end (timeout) or an error, by the error's category.";
+    WATCH_STARTS: Counter("muster_watch_starts_total", Count, ["watch", "reason"], NONE) = "Times a watch was started: the first time, after its orderly end (timeout), after it fell silent, or after an error of this category.";
     WATCH_SYNCED: Gauge("muster_watch_synced", Count, ["watch"], NONE) = "1 once the first list of this watch is complete.";
     WATCH_SKIPPED: Counter("muster_watch_objects_skipped_total", Count, ["watch"], NONE) = "Objects that could not be decoded and were skipped.";
     // Reconcile loops, in controller-runtime's shapes.

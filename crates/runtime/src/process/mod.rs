@@ -16,12 +16,14 @@ use crate::clock::Clock;
 use crate::fault::{FaultArgs, Faults};
 use crate::health::{self, Health, Readiness};
 use crate::heartbeat::Heartbeat;
+use crate::lease::{Candidate, Driver, Leadership};
 use crate::metrics::Meters;
 use crate::net::{self, Bound};
 use crate::rng::Rng;
 use crate::shutdown::{Shutdown, Signals};
 use crate::supervise::{Ended, Outcome, Tasks};
 use crate::telemetry::{self, Component, Telemetry};
+use crate::watch::{self, Contact};
 
 /// The flags every process has.
 #[derive(clap::Args, Clone, Debug)]
@@ -81,6 +83,7 @@ pub struct Process {
     /// Instruments.
     pub meters: Meters,
     grace_period: Duration,
+    watch_timeout: Duration,
     grpc: Bound,
     admin: Bound,
     routes: Routes,
@@ -202,6 +205,7 @@ impl Process {
             shutdown,
             meters,
             grace_period: args.shutdown.grace_period.get(),
+            watch_timeout: args.client.watch_timeout.get(),
             grpc,
             admin,
             routes,
@@ -222,6 +226,31 @@ impl Process {
         F::Output: Outcome + Send,
     {
         self.tasks.spawn(task, future);
+    }
+
+    /// What a watch of this process is made from. Its readiness check has the loop's name.
+    pub fn watching(&self, id: LoopId, contact: Contact) -> watch::Setup {
+        watch::Setup {
+            clock: self.clock.clone(),
+            rng: self.rng.clone(),
+            beat: self.heartbeat.of(id),
+            check: self.readiness.register(id.as_str(), "its first list is not complete"),
+            contact,
+            timeout: self.watch_timeout,
+            meters: self.meters.clone(),
+        }
+    }
+
+    /// Contends for a Lease, in a task of its own, until the process drains; then gives it back.
+    pub fn contend(&self, candidate: Candidate) -> Leadership {
+        let setup = watch::Setup {
+            check: self.readiness.register("lease", "no answer about the Lease yet"),
+            ..self.watching(LoopId::LEASE, Contact::OnceSynced)
+        };
+        let watch_check = self.readiness.register("lease-watch", "its first list is not complete");
+        let (driver, leadership) = Driver::new(candidate, setup, watch_check, self.client.clone());
+        self.spawn("lease", driver.run(self.shutdown.draining().clone()));
+        leadership
     }
 
     /// Where gRPC health is answered.
