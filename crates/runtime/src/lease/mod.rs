@@ -218,7 +218,7 @@ impl Driver {
 
     /// Cancels the term and waits until nobody holds it, for the renew deadline at most: a write that is still under way
     /// then is stale, and loses by its resourceVersion.
-    async fn step_down(&self, reason: &StepDown) {
+    async fn step_down(&mut self, reason: &StepDown) {
         tracing::warn!(lease = self.candidate.name, reason = reason.category(), "leading no more");
         self.leader.set(0.0, []);
         self.transitions.one([reason.category()]);
