@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_api::Reason;
-use muster_core::text::{ERROR_MAX, WARNING_MAX, cut, single_line};
+use muster_core::text::{ERROR_MAX, cut};
 
 use crate::compile::{Compiled, CosignPolicy, Provider, TrustRequest, VerifierKind};
 use crate::trust::{self, Digest, Fault, Item, LoadError, Loaded, Sources, Validity};
-
-/// Most warnings that one executor reports; a status lists eight.
-const WARNINGS_MAX: usize = 8;
+use crate::warnings::Warnings;
 
 /// An executor that can serve.
 #[derive(Clone, Debug)]
@@ -63,8 +61,6 @@ pub enum BuildError {
         fault: Fault,
         /// How many faults there are besides.
         more: usize,
-        /// The items stand in the spec, so that only another spec can help.
-        in_spec: bool,
     },
     /// Nothing was loaded.
     #[error("{path}: nothing was found there")]
@@ -164,11 +160,13 @@ fn judge(
     digests: Vec<Option<Digest>>,
     now: Timestamp,
 ) -> Result<Built, BuildError> {
-    let mut warnings = Vec::new();
+    let warnings = Warnings::default();
     let mut trust = Vec::with_capacity(sets.len());
     for set in sets {
-        trust.push(judge_set(set, now, &mut warnings)?);
+        trust.push(judge_set(set, now, &warnings)?);
     }
+    // After those of now, which are fewer and more pressing.
+    compiled.warnings.iter().for_each(|text| warnings.add(text));
     let expiries = |set: &TrustSet| -> Vec<Timestamp> { set.items.iter().filter_map(expiry).collect() };
     let lasts = |set: &TrustSet| {
         let for_ever = set.items.iter().any(|item| expiry(item).is_none());
@@ -177,14 +175,14 @@ fn judge(
     Ok(Built {
         trust_expires_at: trust.iter().flat_map(expiries).min(),
         usable_until: trust.iter().filter_map(lasts).min(),
-        warnings: bounded(warnings.into_iter().chain(compiled.warnings.iter().cloned())),
+        warnings: warnings.into_texts(),
         compiled: compiled.clone(),
         trust,
         digests,
     })
 }
 
-fn judge_set(set: LoadedSet<'_>, now: Timestamp, warnings: &mut Vec<String>) -> Result<TrustSet, BuildError> {
+fn judge_set(set: LoadedSet<'_>, now: Timestamp, warnings: &Warnings) -> Result<TrustSet, BuildError> {
     let LoadedSet { path, requests, anchors, mut loaded } = set;
     if anchors {
         let leaves = trust::keep_anchors(&mut loaded);
@@ -201,15 +199,15 @@ fn judge_set(set: LoadedSet<'_>, now: Timestamp, warnings: &mut Vec<String>) -> 
     let in_spec = |request: &&TrustRequest| matches!(request.provider, Provider::Inline(_));
     if valid.is_empty() {
         let path = path.to_owned();
-        if let Some(certificate) = expired.first().map(label) {
-            return Err(BuildError::Expired { path, certificate });
-        }
         if let Some(certificate) = early.first().map(label) {
             return Err(BuildError::NotYetValid { path, certificate });
         }
+        if let Some(certificate) = expired.first().map(label) {
+            return Err(BuildError::Expired { path, certificate });
+        }
         let more = loaded.faults.len().saturating_sub(1);
         if let Some(fault) = loaded.faults.into_iter().next() {
-            return Err(BuildError::NothingUsable { path, fault, more, in_spec: requests.iter().all(in_spec) });
+            return Err(BuildError::NothingUsable { path, fault, more });
         }
         // An empty set in the spec itself was accepted, with a warning, when it was compiled.
         if !requests.iter().all(in_spec) {
@@ -217,9 +215,9 @@ fn judge_set(set: LoadedSet<'_>, now: Timestamp, warnings: &mut Vec<String>) -> 
         }
         return Ok(TrustSet { path, items: valid });
     }
-    warnings.extend(expired.iter().map(|item| format!("{path}: {} has expired", label(item))));
-    warnings.extend(early.iter().map(|item| format!("{path}: {} is not valid yet", label(item))));
-    warnings.extend(loaded.faults.iter().map(|fault| format!("{path}: {fault}")));
+    expired.iter().for_each(|item| warnings.add(format_args!("{path}: {} has expired", label(item))));
+    early.iter().for_each(|item| warnings.add(format_args!("{path}: {} is not valid yet", label(item))));
+    loaded.faults.iter().for_each(|fault| warnings.add(format_args!("{path}: {fault}")));
     Ok(TrustSet { path: path.to_owned(), items: valid })
 }
 
@@ -235,34 +233,11 @@ fn others(more: usize) -> String {
     if more == 0 { String::new() } else { format!(" (and {more} more)") }
 }
 
-/// The first eight different ones, each on one line; what is left out is counted in the last.
-fn bounded(texts: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept: Vec<String> = Vec::new();
-    let mut more = 0;
-    for text in texts {
-        let text = cut(&single_line(&text), WARNING_MAX).into_owned();
-        if kept.contains(&text) {
-            continue;
-        }
-        if kept.len() < WARNINGS_MAX {
-            kept.push(text);
-        } else {
-            more += 1;
-        }
-    }
-    if more > 0 {
-        kept.truncate(WARNINGS_MAX - 1);
-        kept.push(format!("and {} more warnings", more + 1));
-    }
-    kept
-}
-
 impl BuildError {
     /// The reason to report.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Load { error, .. } => error.reason(),
-            Self::NothingUsable { in_spec: true, .. } => Reason::InvalidSpec,
             Self::NothingUsable { .. } | Self::Nothing { .. } | Self::NotYetValid { .. } => Reason::BadMaterial,
             Self::Expired { .. } => Reason::TrustExpired,
         }

@@ -11,6 +11,7 @@ pub mod compile;
 pub mod scope;
 pub mod serve_set;
 pub mod trust;
+mod warnings;
 mod words;
 
 pub use build::{BuildError, Built, build};

@@ -107,22 +107,26 @@ impl ServeSet {
         Self::default()
     }
 
-    /// Notes that an executor exists. A NamespacedExecutor closes its namespace's fallback from here on.
+    /// Notes that an executor exists, once. A NamespacedExecutor closes its namespace's fallback from here on.
     pub fn announce(&self, resident: Resident) {
         let mut residents = self.residents();
+        if residents.contains_key(&resident.uid) {
+            return;
+        }
         let bucket = resident.bucket.clone();
-        let entry = residents.entry(resident.uid.clone());
-        entry.or_insert(Entry { resident, served: None });
+        residents.insert(resident.uid.clone(), Entry { resident, served: None });
         self.publish(&residents, &bucket);
     }
 
-    /// Serves `served` from here on, in place of whatever this executor served before.
-    pub fn serve(&self, served: Served) {
+    /// Serves `served` from here on, in place of whatever this executor served before. False, and nothing changes, unless
+    /// the executor was announced and not removed since: a build that ends late brings no deleted executor back.
+    pub fn serve(&self, served: Served) -> bool {
         let mut residents = self.residents();
-        let bucket = served.resident.bucket.clone();
-        let (uid, resident) = (served.resident.uid.clone(), served.resident.clone());
-        residents.insert(uid, Entry { resident, served: Some(Arc::new(served)) });
+        let Some(entry) = residents.get_mut(&served.resident.uid) else { return false };
+        let bucket = entry.resident.bucket.clone();
+        entry.served = Some(Arc::new(served));
         self.publish(&residents, &bucket);
+        true
     }
 
     /// Serves nothing of this executor from here on. It still exists.

@@ -14,7 +14,6 @@ mod reader;
 mod store;
 #[cfg(test)]
 mod tests;
-mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -35,9 +34,9 @@ pub use store::{FilesystemOciStore, RegistryStore, Store, StoreKind};
 
 use crate::scope::{Scope, ScopeError};
 use crate::trust::ProviderKind;
+use crate::warnings::Warnings;
 use crate::words::{one_of, quote};
 use path::Path;
-use warnings::Warnings;
 
 /// How many artifacts one request verifies at the same time when the spec does not say (Ratify's default).
 const DEFAULT_CONCURRENCY: u32 = 3;

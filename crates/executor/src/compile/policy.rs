@@ -8,7 +8,7 @@ use super::Verifier;
 use super::error::{CompileError, Problem};
 use super::path::Path;
 use super::reader::{Fields, Names, Node, found, parameters};
-use super::warnings::Warnings;
+use crate::warnings::Warnings;
 use crate::words::{one_of, quote};
 
 /// Deepest nesting of rules. Signatures of signatures of signatures are three levels.

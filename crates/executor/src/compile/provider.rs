@@ -7,8 +7,8 @@ use std::path::{Component, Path as FilePath, PathBuf};
 use super::CompileOptions;
 use super::error::{CompileError, Problem};
 use super::reader::{Fields, Node, found};
-use super::warnings::Warnings;
 use crate::trust::{Loaded, ProviderKind, inline};
+use crate::warnings::Warnings;
 use crate::words::{one_of, quote};
 
 /// Where FerrVault's operator keeps the token that it exchanges (its own default).
@@ -229,11 +229,11 @@ fn inline_parameters(node: &Node<'_>, want: Want) -> Result<Inline, CompileError
         if text.is_empty() {
             return Ok(Inline::default());
         }
-        let loaded = inline::parse(text, want);
+        let mut loaded = inline::parse(text, want);
         if let (true, Some(fault)) = (loaded.items.is_empty(), loaded.faults.first()) {
             return Err(used.wrong_value(format!("unusable: {fault}"), format!("PEM blocks with {want}")));
         }
-        for fault in &loaded.faults {
+        for fault in loaded.faults.drain(..) {
             node.warnings.add(format_args!("{}: left out: {fault}", used.path));
         }
         Ok(Inline { loaded })

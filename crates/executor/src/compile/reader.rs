@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::error::{CompileError, Problem};
 use super::path::Path;
-use super::warnings::Warnings;
+use crate::warnings::Warnings;
 use crate::words::quote;
 
 /// Most entries of any list in parameters: as many as an executor may have scopes.

@@ -12,9 +12,9 @@ use super::error::CompileError;
 use super::path::Path;
 use super::provider::Want;
 use super::reader::{Fields, Names, found, parameters};
-use super::warnings::Warnings;
 use crate::scope::{Scope, ScopeError};
 use crate::trust::{Certificate, inline};
+use crate::warnings::Warnings;
 use crate::words::{one_of, quote};
 
 /// Largest blob that is fetched when the spec does not say, in bytes (Ratify's default).

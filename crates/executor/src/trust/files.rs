@@ -118,7 +118,7 @@ fn read(files: &Files) -> Result<Vec<Found>, LoadError> {
         let shown = || files.root.join(path).display().to_string();
         let real = match root.join(path).canonicalize() {
             Ok(real) => real,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(&files.root.join(path))),
+            Err(error) if is_absence(error.kind()) => return Err(missing(&files.root.join(path))),
             Err(_) => return Err(LoadError::FileUnreadable { path: shown() }),
         };
         if !real.starts_with(&root) {
@@ -136,6 +136,11 @@ fn read(files: &Files) -> Result<Vec<Found>, LoadError> {
     Ok(walk.found)
 }
 
+/// A path through a file is as absent as one through nothing.
+fn is_absence(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 enum Failure {
     Limit(LoadError),
     Unreadable,
@@ -147,6 +152,10 @@ impl Walk<'_> {
         if depth == DEPTH_MAX {
             let error = LoadError::TooMuch { what: "levels of directories", max: DEPTH_MAX };
             return Err(Failure::Limit(error));
+        }
+        // A link may lead back to where the walk came from.
+        if !self.seen.insert(real.to_owned()) {
+            return Ok(());
         }
         let entries = fs::read_dir(real).map_err(|_| Failure::Unreadable)?;
         let mut names = BTreeSet::new();
@@ -166,9 +175,7 @@ impl Walk<'_> {
             if !real.starts_with(self.root) {
                 self.push(&name, Err(MaterialError::Outside)).map_err(Failure::Limit)?;
             } else if real.is_dir() {
-                if self.seen.insert(real.clone()) {
-                    self.directory(&real, &name, depth + 1)?;
-                }
+                self.directory(&real, &name, depth + 1)?;
             } else {
                 self.file(&real, &name).map_err(Failure::Limit)?;
             }

@@ -1,4 +1,4 @@
-//! What works but is not as its author may think.
+//! What works but is not as its author may think: few, short and different texts, for a status that lists eight.
 
 use std::cell::RefCell;
 use std::fmt::Display;
