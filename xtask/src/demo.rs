@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Print the executors as one Kubernetes List.
     #[arg(long)]
     json: bool,
-    /// Manifests to apply instead of the samples: a file or a folder.
+    /// Manifests of your own to apply besides the samples: a file or a folder.
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
 }

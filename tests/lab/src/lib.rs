@@ -1,7 +1,7 @@
 //! A real control plane on loopback, and a harness that plays kubelet: where the product is seen to work.
 //!
 //! Conflicts, generations, server-side apply, garbage collection, bound tokens and RBAC are what this project is about, so
-//! no test of them stands on an imitation of the API server. [`control_plane`] starts a real one in seconds; `kubelet`
+//! no test of them stands on an imitation of the API server. [`control_plane`] starts a real one in seconds; [`kubelet`]
 //! turns the pods of real Deployments into processes; [`audit`] counts what they asked of the server; [`wait`] waits for
 //! what should happen; [`manifests`] and [`identity`] are the hands.
 //!
@@ -9,7 +9,11 @@
 
 pub mod audit;
 pub mod control_plane;
+pub mod demo;
+pub mod deployments;
 pub mod identity;
+pub mod installation;
+pub mod kubelet;
 pub mod manifests;
 pub mod net;
 pub mod process;

@@ -18,7 +18,11 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// Applies every document of `yaml`, namespaces and custom resource definitions first, and waits for the latter to be
 /// served. Returns the objects as the server stored them.
 pub async fn apply(client: &Client, yaml: &str) -> Result<Vec<DynamicObject>> {
-    let mut objects = parse(yaml)?;
+    apply_objects(client, parse(yaml)?).await
+}
+
+/// The same for objects, as [`read`] or [`parse`] gives them.
+pub async fn apply_objects(client: &Client, mut objects: Vec<DynamicObject>) -> Result<Vec<DynamicObject>> {
     objects.sort_by_key(order);
     let mut applied = Vec::with_capacity(objects.len());
     for object in objects {
@@ -32,13 +36,20 @@ pub async fn apply(client: &Client, yaml: &str) -> Result<Vec<DynamicObject>> {
     Ok(applied)
 }
 
-/// Applies a file, or the `.yaml` files of a folder by name. `kustomization.yaml` is not a manifest, and is passed over.
+/// Applies a file or a folder, see [`read`].
 pub async fn apply_path(client: &Client, path: &Path) -> Result<Vec<DynamicObject>> {
-    let texts = files(path)?
-        .into_iter()
-        .map(|file| fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display())))
-        .collect::<Result<Vec<_>>>()?;
-    apply(client, &texts.join("\n---\n")).await.with_context(|| format!("in {}", path.display()))
+    apply_objects(client, read(path)?).await.with_context(|| format!("in {}", path.display()))
+}
+
+/// The documents of a file, or of the `.yaml` files of a folder by name. `kustomization.yaml` is not a manifest, and is
+/// passed over.
+pub fn read(path: &Path) -> Result<Vec<DynamicObject>> {
+    let mut objects = Vec::new();
+    for file in files(path)? {
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        objects.extend(parse(&text).with_context(|| format!("in {}", file.display()))?);
+    }
+    Ok(objects)
 }
 
 /// The documents of `yaml` as objects; empty ones are left out.

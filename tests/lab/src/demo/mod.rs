@@ -17,8 +17,8 @@ use kube::{Client, ResourceExt};
 use muster_api::{Executor, ExecutorLike, NamespacedExecutor};
 use serde_json::json;
 
+use crate::installation::Installation;
 use crate::wait;
-use setup::Installation;
 use table::Row;
 
 /// How long the demo waits for every executor to be folded before it shows what there is.
@@ -46,21 +46,17 @@ pub struct Args {
 
 /// Runs the demo; returns when it was asked for one table, or at the first signal.
 pub async fn run(args: Args) -> Result<()> {
-    let installation = Installation::start(args.replicas, args.aggregators).await?;
-    let client = installation.client()?;
-    let shown = show(&args, &installation, &client).await;
-    match shown {
-        Ok(()) => {
-            installation.stop().await;
-            Ok(())
-        }
-        Err(error) => Err(error.context(format!("the demo failed; logs: {}", installation.logs().display()))),
-    }
+    let installation = setup::install(args.replicas, args.aggregators).await?;
+    let client = installation.plane.client()?;
+    show(&args, &installation, &client).await?;
+    installation.stop().await;
+    Ok(())
 }
 
 async fn show(args: &Args, installation: &Installation, client: &Client) -> Result<()> {
-    installation.apply_executors(client, &args.files).await?;
-    if let Err(late) = wait::within(wait::scaled(SETTLE), "every executor to be folded", || settled(client, args)).await {
+    setup::apply_executors(client, &args.files).await?;
+    if let Err(late) = wait::within(wait::scaled(SETTLE), "every executor to be folded", || settled(client, args)).await
+    {
         setup::note(&format!("{late:#}; this is how far it came:"));
     }
     if args.json {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use comfy_table::{Table, presets};
+use comfy_table::{Table, TableStyle};
 use muster_api::ExecutorStatus;
 
 use super::cell::Cell;
@@ -24,7 +24,7 @@ pub(super) fn render(rows: &[Row]) -> String {
     let pods = pods(rows);
     let short = shorten(&pods);
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(TableStyle::new());
     let mut header = vec!["NAME".to_owned(), "GEN".into(), "READY".into()];
     header.extend(pods.iter().map(|pod| short[pod].clone()));
     header.push("REASON".into());
@@ -84,8 +84,12 @@ fn explain(causes: &mut String, row: &Row, status: &ExecutorStatus, short: &BTre
 
 /// Every pod that any executor names, in order.
 fn pods(rows: &[Row]) -> Vec<String> {
-    let all: BTreeSet<&String> =
-        rows.iter().filter_map(|row| row.status.as_ref()).flat_map(|status| &status.by_pod).map(|pod| &pod.id).collect();
+    let all: BTreeSet<&String> = rows
+        .iter()
+        .filter_map(|row| row.status.as_ref())
+        .flat_map(|status| &status.by_pod)
+        .map(|pod| &pod.id)
+        .collect();
     all.into_iter().cloned().collect()
 }
 
