@@ -1,0 +1,207 @@
+//! Who holds which scope. Executors that answer the same lookups (all Executors, or the NamespacedExecutors of one
+//! namespace) form a bucket; where two list the same scope, the older object holds it, whether its spec is valid or not.
+//! That rule names one holder whatever the order in which a replica learns of them, so all replicas agree.
+//!
+//! The index answers how far a change reaches, so that one edit makes a replica look at the objects it concerns and not
+//! at the whole bucket.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use jiff::Timestamp;
+use muster_executor::Scope;
+
+use crate::subject::Uid;
+
+/// Age of an object within its bucket: creation, then UID, because creation times are whole seconds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank {
+    /// When the object was created.
+    pub created: Timestamp,
+    /// Its UID.
+    pub uid: Uid,
+}
+
+/// The executors of one bucket, and what they claim.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    members: BTreeMap<Uid, Member>,
+    ages: BTreeSet<Rank>,
+    unread: BTreeSet<Rank>,
+    claims: HashMap<Scope, BTreeSet<Rank>>,
+}
+
+/// A scope that somebody older lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The scope.
+    pub scope: Scope,
+    /// Who holds it.
+    pub holder: Uid,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    rank: Rank,
+    /// `None` until its spec was read once.
+    scopes: Option<BTreeSet<Scope>>,
+}
+
+impl Claims {
+    /// Adds an object whose spec is not known yet. Adding it again changes nothing.
+    pub fn join(&mut self, rank: Rank) {
+        if self.members.contains_key(&rank.uid) {
+            return;
+        }
+        self.ages.insert(rank.clone());
+        self.unread.insert(rank.clone());
+        self.members.insert(rank.uid.clone(), Member { rank, scopes: None });
+    }
+
+    /// Replaces what an object lists, and returns the *other* objects for which that may matter.
+    pub fn claim(&mut self, uid: &Uid, scopes: impl IntoIterator<Item = Scope>) -> BTreeSet<Uid> {
+        let Some(member) = self.members.get_mut(uid) else { return BTreeSet::new() };
+        let rank = member.rank.clone();
+        let new: BTreeSet<Scope> = scopes.into_iter().collect();
+        let old = member.scopes.replace(new.clone());
+        let mut affected = if old.is_none() { self.mark_read(&rank) } else { BTreeSet::new() };
+        let old = old.unwrap_or_default();
+        for scope in old.symmetric_difference(&new) {
+            affected.extend(self.claimants(scope));
+        }
+        for scope in old.difference(&new) {
+            self.release(scope, &rank);
+        }
+        for scope in new.difference(&old) {
+            self.claims.entry(scope.clone()).or_default().insert(rank.clone());
+        }
+        affected.remove(uid);
+        affected
+    }
+
+    /// Removes an object, and returns the others for which that may matter.
+    pub fn leave(&mut self, uid: &Uid) -> BTreeSet<Uid> {
+        let Some(member) = self.members.remove(uid) else { return BTreeSet::new() };
+        let mut affected = self.mark_read(&member.rank);
+        self.ages.remove(&member.rank);
+        for scope in member.scopes.unwrap_or_default() {
+            self.release(&scope, &member.rank);
+            affected.extend(self.claimants(&scope));
+        }
+        affected.remove(uid);
+        affected
+    }
+
+    /// The first of `scopes` that somebody older than `uid` lists, and who.
+    pub fn conflict(&self, uid: &Uid, scopes: &[Scope]) -> Option<Conflict> {
+        let me = &self.members.get(uid)?.rank;
+        scopes.iter().find_map(|scope| {
+            let oldest = self.claims.get(scope)?.first()?;
+            (oldest < me).then(|| Conflict { scope: scope.clone(), holder: oldest.uid.clone() })
+        })
+    }
+
+    /// True if somebody other than `uid` lists one of `scopes`.
+    pub fn is_claimed_by_others(&self, uid: &Uid, scopes: &[Scope]) -> bool {
+        scopes.iter().any(|scope| self.claimants(scope).any(|claimant| claimant != *uid))
+    }
+
+    /// True while the spec of somebody older is unknown: it may turn out to hold a scope of `uid`.
+    pub fn is_open(&self, uid: &Uid) -> bool {
+        let rank = self.members.get(uid).map(|member| &member.rank);
+        self.unread.first().zip(rank).is_some_and(|(unread, rank)| unread < rank)
+    }
+
+    /// True if it has no member.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn claimants(&self, scope: &Scope) -> impl Iterator<Item = Uid> {
+        self.claims.get(scope).into_iter().flatten().map(|rank| rank.uid.clone())
+    }
+
+    fn release(&mut self, scope: &Scope, rank: &Rank) {
+        if let Some(ranks) = self.claims.get_mut(scope) {
+            ranks.remove(rank);
+            if ranks.is_empty() {
+                self.claims.remove(scope);
+            }
+        }
+    }
+
+    /// The spec of `rank` is known now or will never be. If it was the oldest unknown one, those between it and the next
+    /// unknown one need wait no longer.
+    fn mark_read(&mut self, rank: &Rank) -> BTreeSet<Uid> {
+        let was_first = self.unread.first() == Some(rank);
+        self.unread.remove(rank);
+        if !was_first {
+            return BTreeSet::new();
+        }
+        let end = self.unread.first().map_or(Bound::Unbounded, |next| Bound::Included(next.clone()));
+        self.ages.range((Bound::Excluded(rank.clone()), end)).map(|freed| freed.uid.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(second: i64, uid: &str) -> Rank {
+        Rank { created: Timestamp::from_second(second).unwrap(), uid: uid.into() }
+    }
+
+    fn names(uids: impl IntoIterator<Item = Uid>) -> String {
+        uids.into_iter().map(|uid| uid.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn scopes(list: &str) -> Vec<Scope> {
+        list.split_whitespace().map(|scope| scope.parse().unwrap()).collect()
+    }
+
+    fn holder(bucket: &Claims, uid: &str, list: &str) -> Option<String> {
+        bucket.conflict(&uid.into(), &scopes(list)).map(|found| format!("{} of {}", found.scope, found.holder))
+    }
+
+    #[test]
+    fn the_older_object_holds_a_scope_and_the_uid_breaks_ties() {
+        let mut bucket = Claims::default();
+        for rank in [rank(2, "young"), rank(1, "old-b"), rank(1, "old-a")] {
+            let uid = rank.uid.clone();
+            bucket.join(rank);
+            bucket.claim(&uid, scopes("x"));
+        }
+        assert_eq!(holder(&bucket, "young", "w x").as_deref(), Some("x of old-a"));
+        assert_eq!(holder(&bucket, "old-b", "x").as_deref(), Some("x of old-a"));
+        assert_eq!(holder(&bucket, "old-a", "x"), None);
+    }
+
+    #[test]
+    fn a_scope_that_is_dropped_concerns_those_who_list_it_and_nobody_else() {
+        let mut bucket = Claims::default();
+        for (second, uid, list) in [(1, "a", "x y"), (2, "b", "x"), (3, "c", "y z"), (4, "d", "q")] {
+            bucket.join(rank(second, uid));
+            bucket.claim(&uid.into(), scopes(list));
+        }
+        assert_eq!(names(bucket.claim(&"a".into(), scopes("y"))), "b");
+        assert_eq!(holder(&bucket, "b", "x"), None);
+        assert_eq!(names(bucket.claim(&"a".into(), scopes("y"))), "", "nothing changed");
+        assert_eq!(names(bucket.leave(&"a".into())), "c");
+        assert_eq!(holder(&bucket, "c", "y z"), None);
+        assert!(!bucket.is_empty());
+    }
+
+    #[test]
+    fn a_younger_object_waits_until_the_specs_of_all_older_ones_are_known() {
+        let mut bucket = Claims::default();
+        for (second, uid) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+            bucket.join(rank(second, uid));
+        }
+        assert_eq!(names(bucket.claim(&"b".into(), scopes("x"))), "", "a is still unknown");
+        assert!(bucket.is_open(&"b".into()) && !bucket.is_open(&"a".into()));
+        assert_eq!(names(bucket.claim(&"a".into(), scopes("y"))), "b c");
+        assert!(!bucket.is_open(&"b".into()) && !bucket.is_open(&"c".into()) && bucket.is_open(&"d".into()));
+        assert_eq!(names(bucket.leave(&"c".into())), "d");
+        assert!(!bucket.is_open(&"d".into()));
+    }
+}
