@@ -20,7 +20,7 @@ mod options;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -46,7 +46,7 @@ pub struct ControlPlane {
     etcd: Component,
     credentials: Credentials,
     url: String,
-    net: Net,
+    net: Arc<Net>,
     dir: Mutex<Workdir>,
     root: PathBuf,
     ended: AtomicBool,
@@ -56,7 +56,7 @@ impl ControlPlane {
     /// Starts one, and returns when its API server is ready and `options.crds` are established.
     pub async fn start(options: Options) -> Result<Self> {
         let dir = Workdir::new()?;
-        let net = Net::claim()?;
+        let net = Arc::new(Net::claim()?);
         let root = dir.path().to_owned();
         let logs = dir.folder("logs")?;
         let url = format!("https://{}", net.api_server());
@@ -133,7 +133,7 @@ impl ControlPlane {
     }
 
     /// Loopback addresses of this cluster.
-    pub fn net(&self) -> &Net {
+    pub fn net(&self) -> &Arc<Net> {
         &self.net
     }
 
