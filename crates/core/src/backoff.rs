@@ -75,7 +75,8 @@ impl Policy {
         self.base.saturating_mul(1 << doublings).min(self.ceiling)
     }
 
-    /// The wait after so many failures in a row: drawn evenly from the upper half of the delay's range, `[d/2, d]`.
+    /// The wait after so many failures in a row: drawn evenly from `[d/2, d]`, so that
+    /// at most half of the delay is given up for spreading.
     fn wait(&self, failures: u32, rng: &mut (impl Rng + ?Sized)) -> Duration {
         let delay = self.delay(failures);
         rng.random_range(delay / 2..=delay)
@@ -85,7 +86,7 @@ impl Policy {
 impl Default for Policy {
     /// 5 s doubling to 5 min: what the operators that inspired this one settled on after fixed delays had failed them.
     fn default() -> Self {
-        Self { base: Duration::from_secs(5), ceiling: Duration::from_mins(5) }
+        Self { base: Duration::from_secs(5), ceiling: Duration::from_secs(300) }
     }
 }
 

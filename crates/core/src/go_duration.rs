@@ -128,7 +128,10 @@ impl FromStr for GoDuration {
                 return Err(ParseError::Malformed { input: input() });
             }
             if unit.is_empty() {
-                return Err(ParseError::MissingUnit { input: input(), number: crate::text::cut(number, 40).into_owned() });
+                return Err(ParseError::MissingUnit {
+                    input: input(),
+                    number: crate::text::cut(number, 40).into_owned(),
+                });
             }
             let Some(scale) = nanos_of(unit) else {
                 return Err(ParseError::UnknownUnit { input: input(), unit: crate::text::cut(unit, 40).into_owned() });
@@ -193,7 +196,8 @@ fn scaled(number: &str, scale: u128) -> Option<u128> {
     if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
         return None;
     }
-    let whole = whole.bytes().fold(0_u128, |sum, digit| sum.saturating_mul(10).saturating_add(u128::from(digit - b'0')));
+    let whole =
+        whole.bytes().fold(0_u128, |sum, digit| sum.saturating_mul(10).saturating_add(u128::from(digit - b'0')));
     let mut nanos = whole.saturating_mul(scale);
     // Every digit counts a tenth of the one before it; below a nanosecond they are dropped, as in Go.
     let (mut value, mut divisor) = (0_u128, 1_u128);

@@ -135,8 +135,9 @@ impl Ledger {
 
     /// Ends a run, with success or failure alike, after which this work owes nothing.
     pub fn complete(&mut self, ticket: Ticket<Running>, now: Duration) {
-        if let Some(line) = self.loops.get_mut(&ticket.loop_id) {
-            line.work.remove(&ticket.id);
+        let Ticket { loop_id, id, .. } = ticket;
+        if let Some(line) = self.loops.get_mut(&loop_id) {
+            line.work.remove(&id);
             line.completed += 1;
             line.last_completed = line.last_completed.max(Some(now));
         }
@@ -154,8 +155,9 @@ impl Ledger {
 
     /// Takes work back that nobody owes any more: its object is gone, leadership was lost. Completes nothing.
     pub fn withdraw<S>(&mut self, ticket: Ticket<S>) {
-        if let Some(line) = self.loops.get_mut(&ticket.loop_id) {
-            line.work.remove(&ticket.id);
+        let Ticket { loop_id, id, .. } = ticket;
+        if let Some(line) = self.loops.get_mut(&loop_id) {
+            line.work.remove(&id);
         }
     }
 

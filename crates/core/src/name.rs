@@ -3,7 +3,11 @@
 //! Pod and executor names may have 253 characters each (C61), and a re-created executor or pod keeps its name while its
 //! UID changes (C05). So the name carries cut prefixes for people and a hash of both UIDs for truth.
 
+use std::fmt::Write as _;
+
 use sha2::{Digest as _, Sha256};
+
+use crate::text;
 
 /// Longest name built here, in bytes. The API server allows 253; the rest is room for whatever derives a name from ours.
 pub const POD_STATUS_NAME_MAX: usize = 230;
@@ -33,14 +37,18 @@ pub fn pod_status_name(executor: &str, pod: &str, executor_uid: &str, pod_uid: &
 
 /// A cut may leave `foo.` or `foo-`; a dash behind either is refused by the API server.
 fn prefix(name: &str) -> &str {
-    let cut = name.floor_char_boundary(PREFIX_MAX);
-    name.get(..cut).unwrap_or_default().trim_matches(['.', '-'])
+    text::prefix(name, PREFIX_MAX).trim_matches(['.', '-'])
 }
 
 fn hash(executor_uid: &str, pod_uid: &str) -> String {
     // The separator cannot occur in a UID; without one, shifting a character between the two would collide.
     let digest = Sha256::new().chain_update(executor_uid).chain_update([0]).chain_update(pod_uid).finalize();
-    digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    let mut hash = String::with_capacity(2 * HASH_BYTES);
+    for byte in digest.iter().take(HASH_BYTES) {
+        // Writing to a String cannot fail.
+        let _ = write!(hash, "{byte:02x}");
+    }
+    hash
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl Retry {
             (401, _) => Self::Unauthorized,
             (403, _) => Self::Forbidden,
             (404, _) => Self::NotFound,
-            (408, _) | (504, _) => Self::Timeout,
+            (408 | 504, _) => Self::Timeout,
             (409, _) => Self::Conflict,
             (410, _) => Self::Gone,
             (413, _) => Self::TooLarge,

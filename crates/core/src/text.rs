@@ -53,8 +53,13 @@ pub fn cut(text: &str, max_bytes: usize) -> Cow<'_, str> {
     let Some(room) = max_bytes.checked_sub(CUT_MARK.len()) else {
         return Cow::Borrowed(CUT_MARK.get(..max_bytes).unwrap_or_default());
     };
-    let kept = text.get(..text.floor_char_boundary(room)).unwrap_or_default();
+    let kept = prefix(text, room);
     Cow::Owned(format!("{kept}{CUT_MARK}"))
+}
+
+/// The longest start of `text` that has at most `max_bytes` bytes and ends on a character border.
+pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
+    (0..=max_bytes.min(text.len())).rev().find_map(|end| text.get(..end)).unwrap_or_default()
 }
 
 /// Characters without a shape of their own that reorder or hide their neighbours: zero-width characters, bidirectional

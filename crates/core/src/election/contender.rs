@@ -215,8 +215,7 @@ impl Election {
             Role::Standby | Role::Leading(_) => {
                 // Counted from the sending, for the answer may have taken long (C49).
                 let next_renewal = (request.sent + self.timing.pause(rng)).max(now);
-                let until =
-                    (next_renewal + self.timing.renew_deadline()).min(request.sent + self.timing.reliable());
+                let until = (next_renewal + self.timing.renew_deadline()).min(request.sent + self.timing.reliable());
                 let announced = matches!(self.role, Role::Leading(term) if term.announced);
                 if now < until {
                     self.role = Role::Leading(Term { next_renewal, until, announced });

@@ -85,7 +85,7 @@ impl Timing {
     /// How long after sending the write that made or renewed it a claim must at most be relied on. The tenth that is
     /// left over is for clocks that do not run equally fast; between two machines' crystals it is some thousandths.
     pub(super) fn reliable(&self) -> Duration {
-        self.lease - self.lease / 10
+        self.lease / 10 * 9
     }
 }
 
