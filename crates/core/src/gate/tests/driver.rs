@@ -219,15 +219,27 @@ impl Moment {
 pub(super) fn scripts() -> impl Strategy<Value = Script> {
     let refusals = prop_oneof![Just(2), Just(20), Just(150)];
     let failures = prop_oneof![Just(0), Just(5), Just(50)];
-    (any::<bool>(), any::<u64>(), refusals, failures).prop_flat_map(|(eager, seed, refusals, failures)| {
-        proptest::collection::vec(step(refusals, failures), 1..250).prop_map(move |steps| Script { eager, seed, steps })
-    })
+    (any::<bool>(), any::<u64>(), 0usize..40, refusals, failures).prop_flat_map(
+        |(eager, seed, admitted, refusals, failures)| {
+            proptest::collection::vec(step(refusals, failures), 1..150).prop_map(move |steps| Script {
+                eager,
+                seed,
+                steps: opened(admitted, steps),
+            })
+        },
+    )
 }
 
-/// Scripts of an upstream that never refuses.
+/// Scripts of an upstream that never refuses, long enough for the window to open wholly.
 pub(super) fn unlimited() -> impl Strategy<Value = Script> {
-    (any::<bool>(), any::<u64>(), proptest::collection::vec(step(0, 10), 1..250))
-        .prop_map(|(eager, seed, steps)| Script { eager, seed, steps })
+    (any::<bool>(), any::<u64>(), 0usize..160, proptest::collection::vec(step(0, 10), 1..50))
+        .prop_map(|(eager, seed, admitted, steps)| Script { eager, seed, steps: opened(admitted, steps) })
+}
+
+/// Calls admitted first widen the window, so that a refusal has stragglers.
+fn opened(admitted: usize, steps: Vec<Step>) -> Vec<Step> {
+    let opening = [Step::Ask(0, Line::Urgent), Step::Answer(0, Answer::Admitted)];
+    opening.into_iter().cycle().take(2 * admitted).chain(steps).collect()
 }
 
 /// Weights of refusals and failures against 100 for an admitted call.
@@ -256,6 +268,6 @@ fn step(refusals: u32, failures: u32) -> impl Strategy<Value = Step> {
         6 => (0u8..6, line).prop_map(|(key, line)| Step::Ask(key, line)),
         1 => (0u8..6).prop_map(Step::Withdraw),
         1 => (0u8..6).prop_map(Step::Leave),
-        14 => (prop_oneof![3 => Just(0usize), 1 => 0usize..32], answer).prop_map(|(index, answer)| Step::Answer(index, answer)),
+        14 => (prop_oneof![Just(0usize), 0usize..32], answer).prop_map(|(index, answer)| Step::Answer(index, answer)),
     ]
 }

@@ -5,3 +5,4 @@ mod driver;
 mod model;
 mod order;
 mod properties;
+mod stragglers;

@@ -200,7 +200,9 @@ proptest! {
 
     #[test]
     fn property_06_never_refused_is_never_paced(script in unlimited()) {
-        for moment in Driver::play(&script).trace {
+        let trace = Driver::play(&script).trace;
+        window_is_kept(&trace);
+        for moment in trace {
             prop_assert_eq!(&moment.after.phase, &Phase::Open);
             prop_assert!(!matches!(moment.leave, Leave::At(_)));
         }
