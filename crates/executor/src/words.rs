@@ -32,6 +32,22 @@ pub(crate) fn one_of<S: AsRef<str>>(choices: &[S]) -> String {
     text
 }
 
+/// `a, b, c`; what does not fit 200 bytes is counted.
+pub(crate) fn list<S: AsRef<str>>(words: &[S]) -> String {
+    const MAX: usize = 200;
+    let mut text = String::new();
+    for (index, word) in words.iter().enumerate() {
+        if index > 0 && text.len() + word.as_ref().len() > MAX {
+            return format!("{text} and {} more", words.len() - index);
+        }
+        if index > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(word.as_ref());
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

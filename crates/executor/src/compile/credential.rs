@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 use super::error::CompileError;
 use super::reader::{Fields, Node, found};
 use crate::words::one_of;
@@ -31,11 +33,16 @@ pub enum Credential {
     },
 }
 
-/// A text that must not be shown. Its debug form is `[hidden]`.
+/// A text that must not be shown. Its debug form is `[hidden]`, and its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
+    /// Keeps a text from being shown.
+    pub(crate) fn new(text: &str) -> Self {
+        Self(Zeroizing::new(text.to_owned()))
+    }
+
     /// The text, for the one place that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -62,7 +69,7 @@ pub(super) fn credential(node: &Node<'_>) -> Result<Credential, CompileError> {
 
 fn static_credential(fields: &mut Fields<'_>) -> Result<Credential, CompileError> {
     let username = fields.text("username")?;
-    let password = Secret(fields.text("password")?);
+    let password = Secret::new(&fields.text("password")?);
     Ok(match (username.is_empty(), password.0.is_empty()) {
         (true, true) => Credential::Anonymous,
         (true, false) => Credential::RefreshToken(password),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use muster_api::Reason;
 
+use super::http::BadBody;
 use crate::words::quote;
 
 /// What is wrong with one item. The texts continue a sentence that begins with where it was found.
@@ -66,6 +67,27 @@ pub enum MaterialError {
     /// A file that is there and cannot be read.
     #[error("cannot be read")]
     Unreadable,
+    /// An item that its vault has switched off.
+    #[error("is disabled")]
+    Disabled,
+    /// A vault's answer that is not one.
+    #[error("was answered with {body}")]
+    BadAnswer {
+        /// What it is instead.
+        body: BadBody,
+    },
+    /// A secret that says to be something else than a certificate.
+    #[error("has {found}, neither application/x-pem-file nor application/x-pkcs12")]
+    ContentType {
+        /// `content type "text/plain"`, `no content type`.
+        found: String,
+    },
+    /// Something that should be an archive of a certificate and its key.
+    #[error("is no PKCS#12 archive in base64 with an empty password")]
+    NotPkcs12,
+    /// An archive without certificates.
+    #[error("holds no certificate")]
+    NoCertificate,
     /// The first item that was not read, because there are too many.
     #[error("and everything after it is not read: there are more than 512 items")]
     TooMany,
@@ -158,6 +180,36 @@ pub enum LoadError {
         /// Host of the upstream.
         upstream: String,
     },
+    /// The upstream answers with a status that means nothing here.
+    #[error("{upstream} answers with HTTP status {status}")]
+    UnexpectedStatus {
+        /// Host of the upstream.
+        upstream: String,
+        /// The status.
+        status: u16,
+    },
+    /// The upstream answers with a body that is not what was asked for.
+    #[error("{upstream} answers with {body}")]
+    BadAnswer {
+        /// Host of the upstream.
+        upstream: String,
+        /// What it is instead.
+        body: BadBody,
+    },
+    /// A Secret that this replica has no right to read.
+    #[error("Secret {secret} may not be read by this replica")]
+    SecretForbidden {
+        /// Name of the Secret, quoted.
+        secret: String,
+    },
+    /// A parameter that only the provider itself can find fault with.
+    #[error("{what} {problem}")]
+    Invalid {
+        /// The parameter and its value.
+        what: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// The provider was switched off after the spec was compiled.
     #[error("the provider is not built in")]
     NotBuiltIn,
@@ -168,14 +220,14 @@ impl LoadError {
     pub const fn reason(&self) -> Reason {
         match self {
             Self::FileMissing { .. } | Self::FileUnreadable { .. } => Reason::FileMissing,
-            Self::OutsideTrustDir { .. } | Self::TooMuch { .. } => Reason::BadMaterial,
+            Self::OutsideTrustDir { .. } | Self::TooMuch { .. } | Self::BadAnswer { .. } => Reason::BadMaterial,
             Self::RateLimited { .. } => Reason::RateLimited,
             Self::VaultNotFound { .. } => Reason::VaultNotFound,
             Self::MissingItems { .. } => Reason::MissingKeys,
-            Self::AuthFailed { .. } => Reason::AuthFailed,
+            Self::AuthFailed { .. } | Self::SecretForbidden { .. } => Reason::AuthFailed,
             Self::TokenUnreadable { .. } => Reason::TokenUnreadable,
-            Self::Unreachable { .. } => Reason::Unreachable,
-            Self::NotBuiltIn => Reason::InvalidSpec,
+            Self::Unreachable { .. } | Self::UnexpectedStatus { .. } => Reason::Unreachable,
+            Self::Invalid { .. } | Self::NotBuiltIn => Reason::InvalidSpec,
         }
     }
 

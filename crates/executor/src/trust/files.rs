@@ -83,7 +83,7 @@ fn load(files: &Files, want: Want) -> Result<Loaded, LoadError> {
 }
 
 /// PEM text, or one certificate in DER.
-fn read_material(loaded: &mut Loaded, bytes: &[u8], want: Want, place: &str) {
+pub(super) fn read_material(loaded: &mut Loaded, bytes: &[u8], want: Want, place: &str) {
     match std::str::from_utf8(bytes) {
         Ok(text) => loaded.read_pem(text, want, place),
         Err(_) if want == Want::Certificates => {

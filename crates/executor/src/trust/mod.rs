@@ -4,13 +4,23 @@
 //! no good one. Only what stops the whole load is an error, and each error is a closed case with fixed parameters: its text
 //! is the same every time, whatever an upstream put into its answer.
 
+mod address;
+pub mod azure;
+mod call;
 mod error;
+pub mod ferrvault;
 pub mod files;
+pub mod gate;
+pub mod http;
 pub mod inline;
 mod pem;
 mod public_key;
+mod secret;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod time;
+mod token;
+mod upstreams;
 mod x509;
 
 use std::collections::BTreeMap;
@@ -22,6 +32,8 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 pub use error::{Fault, LoadError, MaterialError};
 pub use public_key::{KeyAlgorithm, PublicKey};
+pub use secret::{SecretData, SecretError, SecretReader};
+pub use upstreams::{Surroundings, Upstreams};
 pub use x509::{Certificate, Validity};
 
 use crate::compile::{TrustRequest, Want};

@@ -1,5 +1,7 @@
 //! PEM text, block by block: a block that cannot be read costs no other.
 
+use zeroize::Zeroizing;
+
 use super::error::MaterialError;
 use super::{Certificate, Material, PublicKey};
 use crate::compile::Want;
@@ -23,6 +25,24 @@ pub(super) fn blocks(text: &str) -> impl Iterator<Item = Result<Block, MaterialE
         rest = next.map(|_| after);
         Some(block(chunk))
     })
+}
+
+/// `text` without the blocks that hold private keys, which a vault hands out beside the certificate.
+pub(super) fn without_private_keys(text: &str) -> Zeroizing<String> {
+    let mut kept = Zeroizing::new(String::with_capacity(text.len()));
+    let mut rest = text;
+    while let Some((before, block)) = rest.find(BEGIN).map(|start| rest.split_at(start)) {
+        kept.push_str(before);
+        let next = block.match_indices(BEGIN).nth(1).map_or(block.len(), |(start, _)| start);
+        let (chunk, after) = block.split_at(next);
+        let label = chunk.strip_prefix(BEGIN).and_then(|rest| rest.split_once("-----")).map_or("", |(label, _)| label);
+        if !label.ends_with("PRIVATE KEY") {
+            kept.push_str(chunk);
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
 }
 
 /// `chunk` begins with the only BEGIN line in it.

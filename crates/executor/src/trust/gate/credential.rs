@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use muster_core::text::single_line;
+use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 
 /// An upstream and an identity there. Two are the same if the upstream would count them as one caller.
@@ -14,6 +16,7 @@ pub struct Credential(Arc<Inner>);
 
 struct Inner {
     upstream: String,
+    host: String,
     identity: Identity,
     label: String,
 }
@@ -27,23 +30,26 @@ enum Identity {
 }
 
 impl Credential {
-    /// An identity with a name. `upstream` is scheme, host and port.
-    pub fn named(upstream: impl Into<String>, identity: impl Into<String>) -> Self {
-        let (upstream, identity) = (upstream.into(), identity.into());
-        let label = format!("{upstream}, {identity}");
-        Self(Arc::new(Inner { upstream, identity: Identity::Named(identity), label }))
+    /// An identity with a name, at the upstream of this address.
+    pub fn named(upstream: &Url, identity: &str) -> Self {
+        Self::new(upstream, Identity::Named(identity.to_owned()), identity)
     }
 
     /// A token found at `place`, which is all that is ever shown of it.
-    pub fn token(upstream: impl Into<String>, token: &str, place: &str) -> Self {
-        let upstream = upstream.into();
-        let label = format!("{upstream}, {place}");
-        Self(Arc::new(Inner { upstream, identity: Identity::Token(Sha256::digest(token).into()), label }))
+    pub fn token(upstream: &Url, token: &str, place: &str) -> Self {
+        Self::new(upstream, Identity::Token(Sha256::digest(token).into()), place)
     }
 
-    /// Scheme, host and port of the upstream.
-    pub fn upstream(&self) -> &str {
-        &self.0.upstream
+    fn new(upstream: &Url, identity: Identity, shown: &str) -> Self {
+        let host = upstream.host_str().unwrap_or_default().to_owned();
+        let upstream = upstream.origin().ascii_serialization();
+        let label = single_line(&format!("{upstream}, {shown}"));
+        Self(Arc::new(Inner { upstream, host, identity, label }))
+    }
+
+    /// Host of the upstream, as texts name it: without a port, which may differ from run to run.
+    pub fn host(&self) -> &str {
+        &self.0.host
     }
 
     /// For people: the upstream and who it is there.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
 use muster_core::gate::Line;
 
-use super::turnstile::Mood;
+use super::turnstile::{Mood, Turnstile};
 use super::{Credential, Gates, Key, Permit};
 use crate::build::BuildError;
 use crate::trust::LoadError;
@@ -73,29 +74,52 @@ impl Visit {
     /// [`Stage::Waiting`] from then on, and is the caller's to change.
     pub(crate) async fn permit(&self, credential: &Credential, path: &str) -> Permit {
         let inner = &*self.0;
-        inner.used.lock().unwrap_or_else(PoisonError::into_inner).insert(credential.clone());
-        let turnstile = inner.gates.enter(credential, &inner.key);
+        let turnstile = self.turnstile(credential);
         self.enter(Stage::Waiting).await;
-        let (mut told, mut pause) = (None, TELL_AFTER);
-        let mut turn = turnstile.ask(&inner.key, inner.line);
         loop {
-            let again = inner.gates.0.time.now().saturating_add(pause);
-            match select(turn, inner.gates.0.time.sleep_until(again)).await {
-                Either::Left((Some(permit), _)) => return permit,
-                // The resource left the line while it waited; whoever still waits is a new one.
-                Either::Left((None, _)) => turn = turnstile.ask(&inner.key, inner.line),
-                Either::Right(((), waiting)) => {
-                    turn = waiting;
-                    pause = (pause * 2).min(LOOK_AGAIN);
-                    let why = why(turnstile.mood(), credential);
-                    if why.is_some() && why != told {
-                        told.clone_from(&why);
-                        let told = why.map(|error| BuildError::Load { path: path.to_owned(), error });
-                        told.into_iter().for_each(|why| inner.patience.waits(why));
-                    }
-                }
+            let turn = turnstile.ask(&inner.key, inner.line);
+            // `None`: the resource left the line while it waited. Whoever still waits is a new one.
+            if let Some(permit) = self.patiently(turn, &turnstile, credential, path).await {
+                return permit;
             }
         }
+    }
+
+    /// Waits for something that somebody else is getting with this credential.
+    pub(crate) async fn wait_for<F: Future>(&self, future: F, credential: &Credential, path: &str) -> F::Output {
+        let turnstile = self.turnstile(credential);
+        self.enter(Stage::Waiting).await;
+        let output = self.patiently(pin!(future), &turnstile, credential, path).await;
+        self.enter(Stage::Working).await;
+        output
+    }
+
+    /// Waits, and tells why if it takes long.
+    async fn patiently<F: Future + Unpin>(
+        &self,
+        mut future: F,
+        turnstile: &Turnstile,
+        credential: &Credential,
+        path: &str,
+    ) -> F::Output {
+        let time = &self.0.gates.0.time;
+        let (mut told, mut pause) = (None, TELL_AFTER);
+        loop {
+            match select(future, time.sleep_until(time.now().saturating_add(pause))).await {
+                Either::Left((output, _)) => return output,
+                Either::Right(((), waiting)) => future = waiting,
+            }
+            pause = (pause * 2).min(LOOK_AGAIN);
+            if let Some(error) = why(turnstile.mood(), credential).filter(|why| told.as_ref() != Some(why)) {
+                told = Some(error.clone());
+                self.0.patience.waits(BuildError::Load { path: path.to_owned(), error });
+            }
+        }
+    }
+
+    fn turnstile(&self, credential: &Credential) -> Arc<Turnstile> {
+        self.0.used.lock().unwrap_or_else(PoisonError::into_inner).insert(credential.clone());
+        self.0.gates.enter(credential, &self.0.key)
     }
 }
 
