@@ -5,9 +5,6 @@ use muster_toolbox::Tool;
 
 use crate::{step, tools, workspace};
 
-/// What a person needs beside the control plane itself.
-const TOOLS: [Tool; 4] = [Tool::Etcd, Tool::KubeApiserver, Tool::KubeControllerManager, Tool::Kubectl];
-
 /// Arguments of `cluster`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -30,7 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !control_plane {
         bail!("say what to start: cargo xtask cluster up --control-plane");
     }
-    let pending = tools::Pending::start(&TOOLS);
+    let pending = tools::Pending::start(&Tool::CONTROL_PLANE);
     step::run("build", &mut workspace::cargo(["build", "--workspace", "--bins"]))?;
     pending.wait()?;
     step::become_command(workspace::lab(false).args(["cluster", "up", "--control-plane"]))

@@ -1,42 +1,24 @@
 //! `cargo xtask demo`: the main job end to end, on a real API server.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use anyhow::Result;
 use muster_toolbox::Tool;
 
 use crate::{step, tools, workspace};
 
-/// kubectl too: without `--once` the demo says what to try next, and that is kubectl.
-const TOOLS: [Tool; 4] = [Tool::Etcd, Tool::KubeApiserver, Tool::KubeControllerManager, Tool::Kubectl];
-
-/// Arguments of `demo`.
+/// Arguments of `demo`. They are those of the lab's program, which is the one place that knows them.
 #[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// Print the table once and end, instead of staying up.
-    #[arg(long)]
-    once: bool,
-    /// Print the executors as one Kubernetes List.
-    #[arg(long)]
-    json: bool,
-    /// Manifests of your own to apply besides the samples: a file or a folder.
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
-    files: Vec<PathBuf>,
+    /// `--once`, `--json`, `-f FILE`, …; `--help` names them all.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let pending = tools::Pending::start(if args.once { &Tool::CONTROL_PLANE } else { &TOOLS });
+    let pending = tools::Pending::start(&Tool::CONTROL_PLANE);
     step::run("build", &mut workspace::cargo(["build", "--workspace", "--bins"]))?;
     pending.wait()?;
-    let mut demo = workspace::lab(false);
-    demo.arg("demo");
-    for (flag, set) in [("--once", args.once), ("--json", args.json)] {
-        if set {
-            demo.arg(flag);
-        }
-    }
-    for file in &args.files {
-        demo.arg("--file").arg(file);
-    }
-    step::become_command(&mut demo)
+    step::become_command(workspace::lab(false).arg("demo").args(&args.args))
 }

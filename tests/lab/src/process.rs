@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
@@ -169,6 +169,11 @@ impl Shared {
 /// Waits for the end of a process; `None` only if the process that watches it is ending itself.
 pub async fn wait(mut exit: watch::Receiver<Option<ExitStatus>>) -> Option<ExitStatus> {
     exit.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+}
+
+/// Signals a process that is not one of ours by its number. Only for those that are known to live: numbers are reused.
+pub fn signal(pid: i32, signal: Signal) -> Result<()> {
+    kill(Pid::from_raw(pid), signal).with_context(|| format!("cannot signal process {pid}"))
 }
 
 /// Last `lines` of a log, for error messages.

@@ -85,7 +85,10 @@ mod tests {
         let error = within(Duration::from_secs(1), "3 pods", || {
             looks += 1;
             let seen = looks.min(2);
-            async move { Ok(ensure!(seen == 3, "{seen} of 3 ready")) }
+            async move {
+                ensure!(seen == 3, "{seen} of 3 ready");
+                Ok(())
+            }
         });
         assert_eq!(error.await.unwrap_err().to_string(), "waited 1s for 3 pods; last seen: 2 of 3 ready");
     }

@@ -35,8 +35,8 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// What every control plane runs.
-    pub const CONTROL_PLANE: [Self; 3] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager];
+    /// What every control plane runs, and the one program that people use with it.
+    pub const CONTROL_PLANE: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
 
     /// Every tool there is.
     pub const ALL: [Self; 6] =

@@ -143,7 +143,7 @@ mod tests {
 
     const PLACE: Place<'_> = Place { pod_ip: "127.66.1.1", host_ip: "127.66.0.3", node: "lab" };
 
-    fn pod(container: Value) -> Pod {
+    fn pod(container: &Value) -> Pod {
         serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"app": "x"}},
             "spec": {"serviceAccountName": "sa", "containers": [container]},
@@ -155,7 +155,7 @@ mod tests {
     fn command_and_environment_are_expanded_in_order() {
         let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
         let launch = Launch::of(
-            &pod(json!({
+            &pod(&json!({
                 "name": "c",
                 "command": ["/app/run"],
                 "args": ["--address=$(POD_IP):8086", "$$(POD_IP)", "$(UNKNOWN)", "$(NODE)"],
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_image_without_a_command_runs_the_program_of_its_name() {
-        let launch = |image: &str| Launch::of(&pod(json!({"name": "c", "image": image})), PLACE, "").unwrap().command;
+        let launch = |image: &str| Launch::of(&pod(&json!({"name": "c", "image": image})), PLACE, "").unwrap().command;
         assert_eq!(launch("ghcr.io/x/muster-reconciler:v1"), ["muster-reconciler"]);
         assert_eq!(launch("localhost:5000/muster-aggregator@sha256:00"), ["muster-aggregator"]);
     }
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn what_the_lab_cannot_do_is_refused() {
         let secret = json!({"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}});
-        assert!(Launch::of(&pod(json!({"name": "c", "env": [secret]})), PLACE, "").is_err());
-        assert!(Launch::of(&pod(json!({"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]})), PLACE, "").is_err());
+        assert!(Launch::of(&pod(&json!({"name": "c", "env": [secret]})), PLACE, "").is_err());
+        assert!(Launch::of(&pod(&json!({"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]})), PLACE, "").is_err());
         let memory = json!({"name": "M", "valueFrom": {"fieldRef": {"fieldPath": "status.qosClass"}}});
-        assert!(Launch::of(&pod(json!({"name": "c", "env": [memory]})), PLACE, "").is_err());
+        assert!(Launch::of(&pod(&json!({"name": "c", "env": [memory]})), PLACE, "").is_err());
     }
 
     #[test]

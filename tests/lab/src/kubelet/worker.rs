@@ -210,17 +210,17 @@ impl Worker {
         let mut seen = self.seen.clone();
         tokio::select! {
             () = sleep(delay) => {}
-            _ = seen.wait_for(is_deleted) => {}
+            _ = seen.wait_for(|pod| deleted(pod.as_deref())) => {}
         }
         self.node.awake().await;
     }
 
     fn is_deleted(&self) -> bool {
-        is_deleted(&self.seen.borrow())
+        deleted(self.seen.borrow().as_deref())
     }
 
     async fn await_deletion(&mut self) {
-        let _ = self.seen.wait_for(is_deleted).await; // the slot holds the sender
+        let _ = self.seen.wait_for(|pod| deleted(pod.as_deref())).await; // the slot holds the sender
     }
 
     /// Hands the status over if anything in it is new.
@@ -239,8 +239,8 @@ impl Worker {
     }
 }
 
-fn is_deleted(pod: &Option<Arc<Pod>>) -> bool {
-    matches!(asked_to_end(pod.as_deref()), Some((Cause::Deleted, _)))
+fn deleted(pod: Option<&Pod>) -> bool {
+    matches!(asked_to_end(pod), Some((Cause::Deleted, _)))
 }
 
 impl Drop for Worker {

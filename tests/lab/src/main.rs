@@ -1,0 +1,66 @@
+//! `muster-lab`: the cluster of the tests, for people. `cargo xtask` builds what it needs and starts it.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use muster_lab::{cluster, demo};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Debug, Parser)]
+#[command(name = "muster-lab", about = "A real Kubernetes on this machine", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A cluster to look around in.
+    #[command(subcommand)]
+    Cluster(Cluster),
+    /// Three replicas and an aggregator at work, and who runs what.
+    Demo(demo::Args),
+}
+
+#[derive(Debug, Subcommand)]
+enum Cluster {
+    /// Start it, and keep it up until Ctrl-C.
+    Up {
+        /// API server, etcd and controller manager, with the lab playing kubelet.
+        #[arg(long, required = true)]
+        control_plane: bool,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    // kube's client calls every refused request an error; while a server starts, and in tests, they are expected.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let done = match Cli::parse().command {
+        Command::Cluster(Cluster::Up { control_plane: _ }) => cluster::up().await,
+        Command::Demo(args) => demo::run(args).await,
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the last word of a command line program")]
+fn tell(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}
