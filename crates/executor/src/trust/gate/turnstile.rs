@@ -116,8 +116,8 @@ impl Turnstile {
 
     pub(super) fn mood(&self) -> Mood {
         let state = self.state();
-        let stats = state.gate.stats(self.time.now());
-        if stats.probing || stats.pace.is_some() {
+        let seen = state.gate.stats(self.time.now());
+        if seen.probing || seen.pace.is_some() {
             Mood::Refused
         } else if state.failing {
             Mood::Failing
