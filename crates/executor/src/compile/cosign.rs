@@ -103,10 +103,10 @@ fn policy(
     let ignore_tlog = fields.switch("ignoreTLog")?;
     let ignore_ct_log = fields.switch("ignoreCTLog")?;
     let ignore_observer_timestamps = fields.switch("ignoreObserverTimestamps")?;
-    let ignored = |field: &str, why: &str| context.warnings.add(format_args!("{path}.{field} is ignored: {why}"));
+    let ignored = |what: &str, why: &str| context.warnings.add(format_args!("{path}: {what} is ignored: {why}"));
     let trust = if let Some(request) = keys(fields, context)? {
         if identity.is_some() {
-            ignored("certificateIdentity…", "keys are given");
+            ignored("the certificate identity", "keys are given");
         }
         if ignore_ct_log {
             ignored("ignoreCTLog", "keys are given");
@@ -133,7 +133,7 @@ fn scopes(
     executor: &[Scope],
     taken: &mut BTreeMap<Scope, Path>,
 ) -> Result<Vec<Scope>, CompileError> {
-    let own = fields.get("scopes").filter(|node| !node.is_empty());
+    let own = fields.get("scopes").filter(|node| !node.is_empty_list());
     let mut take = |scope: &Scope, path: Path| match taken.insert(scope.clone(), path.clone()) {
         Some(first) => Err(CompileError::duplicate(path, &scope.to_string(), first)),
         None => Ok(()),
@@ -196,7 +196,7 @@ fn is_pattern(pattern: &str) -> bool {
 /// The key provider, if there is one. Two are refused, as Ratify does: it would have to choose.
 fn keys(fields: &mut Fields<'_>, context: &Context<'_>) -> Result<Option<TrustRequest>, CompileError> {
     const EXPECTED: &str = "an object with one key provider";
-    let Some(node) = fields.get("keys").filter(|node| !node.is_empty()) else { return Ok(None) };
+    let Some(node) = fields.get("keys").filter(|node| !node.is_empty_object()) else { return Ok(None) };
     node.map(EXPECTED, |fields| one_provider(&node, fields, context))
 }
 

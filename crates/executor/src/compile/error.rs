@@ -86,7 +86,7 @@ impl CompileError {
             Problem::WrongType { found, expected } => format!("{path} is {found}, expected {expected}"),
             Problem::WrongValue { found, expected } => format!("{path} is {found}, expected {expected}"),
             Problem::Duplicate { found, first } => {
-                format!("{path} is {found}, which {first} is already, expected another one")
+                format!("{path} is {found}, the same as {first}, expected another")
             }
             Problem::TooMany { found, most } => format!("{path} has {found}, expected at most {most}"),
             Problem::NotBuiltIn { provider, expected } => {

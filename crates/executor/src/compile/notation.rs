@@ -4,10 +4,6 @@
 //! the Notary Project's trust policy specification 1.0.
 
 use std::collections::BTreeMap;
-use std::str::FromStr as _;
-
-use serde_json::{Map, Value};
-use x509_cert::name::Name;
 
 use super::error::CompileError;
 use super::path::Path;
@@ -16,6 +12,7 @@ use super::reader::{Fields, Names, Node, found, parameters};
 use crate::scope::Scope;
 use crate::trust;
 use crate::words::{one_of, quote};
+use serde_json::{Map, Value};
 
 /// Stands alone in a list and means all.
 const ALL: &str = "*";
@@ -84,7 +81,7 @@ pub(super) fn notation(
 }
 
 fn scopes(fields: &mut Fields<'_>, executor: &[Scope]) -> Result<Vec<String>, CompileError> {
-    let Some(node) = fields.get("scopes").filter(|node| !node.is_empty()) else { return Ok(vec![ALL.to_owned()]) };
+    let Some(node) = fields.get("scopes").filter(|node| !node.is_empty_list()) else { return Ok(vec![ALL.to_owned()]) };
     let scopes = node.list("a list of repositories, or \"*\" alone", |entry| {
         let text = entry.word("a repository or \"*\"")?;
         if text == ALL {
@@ -106,7 +103,7 @@ fn scopes(fields: &mut Fields<'_>, executor: &[Scope]) -> Result<Vec<String>, Co
 }
 
 fn identities(fields: &mut Fields<'_>) -> Result<Vec<String>, CompileError> {
-    let Some(node) = fields.get("trustedIdentities").filter(|node| !node.is_empty()) else {
+    let Some(node) = fields.get("trustedIdentities").filter(|node| !node.is_empty_list()) else {
         return Ok(vec![ALL.to_owned()]);
     };
     let identities = node.list("a list of identities, or \"*\" alone", |entry| {
@@ -133,15 +130,23 @@ fn identities(fields: &mut Fields<'_>) -> Result<Vec<String>, CompileError> {
     Ok(identities)
 }
 
-/// The mandatory attributes that a subject lacks; all of them if it cannot be read.
+/// The mandatory attributes that a subject (RFC 4514) lacks.
 fn missing_attributes(subject: &str) -> Vec<&'static str> {
-    let subject = subject.trim();
-    // Both spellings of stateOrProvinceName are in use.
-    let spelt = |attribute: &str| attribute.trim().to_ascii_uppercase().replace("S=", "ST=");
-    let present: Vec<String> =
-        Name::from_str(subject).map(|name| name.to_string().split([',', '+']).map(spelt).collect()).unwrap_or_default();
-    let absent = |attribute: &&str| !present.iter().any(|one| one.starts_with(&format!("{attribute}=")));
-    MANDATORY.into_iter().filter(absent).collect()
+    let (mut escaped, mut quoted) = (false, false);
+    let separators = |character: char| {
+        let separates = !escaped && !quoted && matches!(character, ',' | ';' | '+');
+        quoted ^= character == '"' && !escaped;
+        escaped = character == '\\' && !escaped;
+        separates
+    };
+    let present: Vec<_> = subject
+        .split(separators)
+        .filter_map(|attribute| attribute.split_once('=').filter(|(_, value)| !value.trim().is_empty()))
+        // Both spellings of stateOrProvinceName are in use.
+        .map(|(name, _)| name.trim().to_ascii_uppercase())
+        .map(|name| if name == "S" { "ST".to_owned() } else { name })
+        .collect();
+    MANDATORY.into_iter().filter(|mandatory| !present.iter().any(|name| name == mandatory)).collect()
 }
 
 /// Refuses `*` next to anything else.

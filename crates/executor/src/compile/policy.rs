@@ -99,7 +99,7 @@ fn nested(
         None => None,
     };
     let rules = match fields.get("rules") {
-        Some(node) if depth == DEPTH_MAX && !node.is_empty() => {
+        Some(node) if depth == DEPTH_MAX && !node.is_empty_list() => {
             let problem = Problem::TooMany { found: format!("rules {} levels deep", depth + 1), most: DEPTH_MAX };
             return Err(CompileError::new(node.path, problem));
         }

@@ -359,7 +359,7 @@ fn items<'a, T>(
         Want::Certificates => (certificates, keys),
         Want::Keys => (keys, certificates),
     };
-    if let Some(unused) = unused.filter(|unused| !unused.is_empty()) {
+    if let Some(unused) = unused.filter(|unused| !unused.is_empty_list()) {
         fields.warnings.add(format_args!("{} is ignored: only {want} are used here", unused.path));
     }
     let expected = "a list of at least one item";

@@ -131,13 +131,14 @@ impl<'a> Node<'a> {
         self.value.is_null()
     }
 
-    /// True for an object without fields and a list without entries.
-    pub(crate) fn is_empty(&self) -> bool {
-        match self.value {
-            Value::Array(values) => values.is_empty(),
-            Value::Object(map) => map.is_empty(),
-            _ => false,
-        }
+    /// True for a list without entries.
+    pub(crate) fn is_empty_list(&self) -> bool {
+        self.value.as_array().is_some_and(Vec::is_empty)
+    }
+
+    /// True for an object without fields.
+    pub(crate) fn is_empty_object(&self) -> bool {
+        self.value.as_object().is_some_and(Map::is_empty)
     }
 
     /// An error about the type of this value.
@@ -162,7 +163,9 @@ impl<'a> Node<'a> {
 impl<'a> Fields<'a> {
     /// The field of this name; `None` if it is absent or null.
     pub(crate) fn get(&mut self, name: &'static str) -> Option<Node<'a>> {
-        self.asked.push(name);
+        if !self.asked.contains(&name) {
+            self.asked.push(name);
+        }
         let (key, value) = self.find(name)?;
         self.taken.insert(key);
         let path = self.path.key(key);
