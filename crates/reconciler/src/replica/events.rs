@@ -111,6 +111,28 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The executor that it is about, if it is the answer to something that was begun.
+    pub const fn uid(&self) -> Option<&Uid> {
+        match self {
+            Self::Fetched { uid, .. }
+            | Self::FetchFailed { uid, .. }
+            | Self::Parked { uid, .. }
+            | Self::Attempted { uid, .. }
+            | Self::Wrote { uid, .. }
+            | Self::Erased { uid }
+            | Self::WriteFailed { uid, .. } => Some(uid),
+            Self::Seen { .. }
+            | Self::Gone { .. }
+            | Self::Listed { .. }
+            | Self::OwnSeen { .. }
+            | Self::OwnGone { .. }
+            | Self::OwnListed { .. }
+            | Self::MaterialChanged { .. } => None,
+        }
+    }
+}
+
 impl Replica {
     /// Takes note of something that happened.
     pub fn on(&mut self, event: Event, now: Now, rng: &mut dyn Rng) {

@@ -1,0 +1,142 @@
+//! One task per attempt. A task waits for one of the workers, builds under a hard deadline, and tells how that ended; a
+//! panic in it is an ended attempt like any other. Dropping its [`Running`] ends it where it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::Reason;
+use muster_core::heartbeat::Due;
+use muster_executor::{Built, Compiled, Sources, build};
+use muster_runtime::args::shown;
+use muster_runtime::clock::Clock;
+use muster_runtime::heartbeat::Work;
+use muster_runtime::supervise::{Panicked, catch};
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::decide::whole_seconds;
+use crate::inbox::Sender;
+use crate::metrics::Metrics;
+use crate::replica::Event;
+use crate::subject::{Facts, Failure, Uid};
+
+/// Where attempts run.
+#[derive(Clone)]
+pub struct Workshop {
+    workers: Arc<Semaphore>,
+    deadline: Duration,
+    sources: Sources,
+    clock: Clock,
+    metrics: Metrics,
+    tasks: TaskTracker,
+}
+
+/// What is to be built, and for whom.
+pub struct Order {
+    /// UID of the executor.
+    pub uid: Uid,
+    /// The executor, for people.
+    pub label: String,
+    /// Its kind, for metrics.
+    pub kind: &'static str,
+    /// Number of the attempt.
+    pub attempt: u64,
+    /// What to build.
+    pub compiled: Arc<Compiled>,
+    /// What is owed until it is done.
+    pub owed: Work<Due>,
+}
+
+/// An attempt that is going on until this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    _cancel_on_drop: DropGuard,
+}
+
+impl Workshop {
+    /// `workers` attempts at a time, each for at most `deadline` of work.
+    pub fn new(workers: usize, deadline: Duration, sources: Sources, clock: Clock, metrics: Metrics) -> Self {
+        Self {
+            workers: Arc::new(Semaphore::new(workers)),
+            deadline,
+            sources,
+            clock,
+            metrics,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Begins an attempt.
+    pub fn begin(&self, order: Order, inbox: Sender) -> Running {
+        let cancelled = CancellationToken::new();
+        let guard = cancelled.clone().drop_guard();
+        let workshop = self.clone();
+        let span = tracing::info_span!("build", executor = %order.label, attempt = order.attempt);
+        self.tasks.spawn(
+            async move {
+                tokio::select! {
+                    () = cancelled.cancelled() => tracing::debug!("dropped: nobody wants its result any more"),
+                    () = workshop.work(order, inbox) => {}
+                }
+            }
+            .instrument(span),
+        );
+        Running { _cancel_on_drop: guard }
+    }
+
+    async fn work(&self, order: Order, inbox: Sender) {
+        let Order { uid, kind, attempt, compiled, owed, .. } = order;
+        // The semaphore is never closed.
+        let Ok(_worker) = self.workers.acquire().await else { return };
+        let running = owed.start().await;
+        let begun = self.clock.now();
+        let _active = self.metrics.active();
+        let result = tokio::time::timeout(self.deadline, catch(self.build(&compiled))).await;
+        running.complete();
+        self.metrics.took(self.clock.now().saturating_sub(begun));
+        let result = match result {
+            Ok(Ok(result)) => result,
+            Ok(Err(Panicked(message))) => {
+                tracing::error!(%message, "the build panicked");
+                self.metrics.panicked();
+                Err(Failure::new(Reason::BadMaterial, "the build panicked; the log has the message"))
+            }
+            Err(_elapsed) => {
+                self.metrics.timed_out();
+                let text = format!("trust material was not loaded within {}", shown(self.deadline));
+                Err(Failure::new(Reason::Unreachable, text))
+            }
+        };
+        self.metrics.built(kind, result.as_ref().map(drop));
+        let (result, built) = match result {
+            Ok(built) => (Ok(facts(&built)), Some(Arc::new(built))),
+            Err(failure) => (Err(failure), None),
+        };
+        inbox.tell_built(Event::Attempted { uid, attempt, result }, built).await;
+    }
+
+    async fn build(&self, compiled: &Compiled) -> Result<Built, Failure> {
+        build(compiled, &self.sources, self.clock.wall()).await.map_err(|error| Failure {
+            reason: error.reason(),
+            text: error.to_string(),
+            retry_after: error.retry_after(),
+        })
+    }
+
+    /// Where material comes from.
+    pub const fn sources(&self) -> &Sources {
+        &self.sources
+    }
+}
+
+/// What of a built executor the decisions need to know.
+fn facts(built: &Built) -> Facts {
+    Facts {
+        trust_expires_at: built.trust_expires_at.map(whole_seconds),
+        usable_until: built.usable_until,
+        rebuild_at: built.trust_expires_at,
+        warnings: built.warnings.clone(),
+    }
+}
