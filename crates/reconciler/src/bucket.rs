@@ -28,7 +28,7 @@ pub struct Claims {
     members: BTreeMap<Uid, Member>,
     ages: BTreeSet<Rank>,
     unread: BTreeSet<Rank>,
-    claims: HashMap<Scope, BTreeSet<Rank>>,
+    by_scope: HashMap<Scope, BTreeSet<Rank>>,
 }
 
 /// A scope that somebody older lists.
@@ -73,7 +73,7 @@ impl Claims {
             self.release(scope, &rank);
         }
         for scope in new.difference(&old) {
-            self.claims.entry(scope.clone()).or_default().insert(rank.clone());
+            self.by_scope.entry(scope.clone()).or_default().insert(rank.clone());
         }
         affected.remove(uid);
         affected
@@ -96,7 +96,7 @@ impl Claims {
     pub fn conflict(&self, uid: &Uid, scopes: &[Scope]) -> Option<Conflict> {
         let me = &self.members.get(uid)?.rank;
         scopes.iter().find_map(|scope| {
-            let oldest = self.claims.get(scope)?.first()?;
+            let oldest = self.by_scope.get(scope)?.first()?;
             (oldest < me).then(|| Conflict { scope: scope.clone(), holder: oldest.uid.clone() })
         })
     }
@@ -118,14 +118,14 @@ impl Claims {
     }
 
     fn claimants(&self, scope: &Scope) -> impl Iterator<Item = Uid> {
-        self.claims.get(scope).into_iter().flatten().map(|rank| rank.uid.clone())
+        self.by_scope.get(scope).into_iter().flatten().map(|rank| rank.uid.clone())
     }
 
     fn release(&mut self, scope: &Scope, rank: &Rank) {
-        if let Some(ranks) = self.claims.get_mut(scope) {
+        if let Some(ranks) = self.by_scope.get_mut(scope) {
             ranks.remove(rank);
             if ranks.is_empty() {
-                self.claims.remove(scope);
+                self.by_scope.remove(scope);
             }
         }
     }

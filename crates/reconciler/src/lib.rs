@@ -48,10 +48,7 @@ const CALLS_PER_WRITE: u32 = 3;
 
 /// Runs a replica until it is told to end.
 pub async fn run(args: Args) -> Result<(), Error> {
-    let told = match args.replica.standalone {
-        true => None,
-        false => Some(Identity::told(&args.process.pod)?),
-    };
+    let told = if args.replica.standalone { None } else { Some(Identity::told(&args.process.pod)?) };
     let write_deadline = args.process.client.request_timeout.get().saturating_mul(CALLS_PER_WRITE);
     let setup = Setup {
         component: Component { name: "muster-reconciler", version: env!("CARGO_PKG_VERSION") },
@@ -124,7 +121,7 @@ impl Replica {
         let hands = Hands::new(Tools {
             reader: act::Reader::new(client.clone(), options),
             reporter: match &told {
-                Some(identity) => Reporter::Pod(act::Writer::new(client.clone(), identity.clone())),
+                Some(identity) => Reporter::Pod(Box::new(act::Writer::new(client.clone(), identity.clone()))),
                 None => Reporter::Standalone(standalone::Writer::new(client.clone())),
             },
             workshop: Workshop::new(workers, build_deadline, sources.clone(), process.clock.clone(), metrics.clone()),

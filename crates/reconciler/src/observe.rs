@@ -1,15 +1,12 @@
 //! Turns watches into events. Executors are watched by metadata only: every write of a `byPod` goes to every replica, and
 //! of a status that is half a megabyte a replica needs no byte. Own objects are watched whole, and nobody else's.
 
-use std::fmt::Debug;
-
 use kube::api::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use muster_api::{ExecutorKind, ExecutorLike, ExecutorPodStatus, ExecutorRef, RETRY_ANNOTATION};
 use muster_runtime::watch::{Selection, Setup, Watch};
-use serde::de::DeserializeOwned;
 
 use crate::identity::Identity;
 use crate::inbox::Sender;
@@ -18,10 +15,7 @@ use crate::replica::Event;
 use crate::subject::{Own, Present, Uid};
 
 /// Watches the executors of one kind, for ever.
-pub async fn executors<K: ExecutorLike>(setup: Setup, client: Client, inbox: Sender)
-where
-    K: DeserializeOwned + Debug,
-{
+pub async fn executors<K: ExecutorLike>(setup: Setup, client: Client, inbox: Sender) {
     let mut watch = Watch::<PartialObjectMeta<K>>::new(setup, client, Selection::default(), Api::all);
     let mut listing: Option<Vec<(ExecutorRef, Present)>> = None;
     loop {

@@ -133,10 +133,10 @@ impl Hands {
             Plan::Cancel => {
                 self.running.remove(uid);
             }
-            Plan::Serve(served) => {
+            Plan::Serve(target) => {
                 if let (Some(resident), Some(built)) = (resident(subject), self.tools.shelf.get(uid)) {
-                    let (generation, serves) = (served.generation, served.serves.clone());
-                    self.tools.serve_set.serve(Served { resident, generation, serves, built });
+                    let serves = target.serves.clone();
+                    self.tools.serve_set.serve(Served { resident, generation: target.generation, serves, built });
                 }
             }
             Plan::Withdraw => {

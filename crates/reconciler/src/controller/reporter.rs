@@ -20,7 +20,7 @@ const REMIND: Duration = Duration::from_mins(10);
 #[derive(Clone)]
 pub enum Reporter {
     /// Into objects of this pod.
-    Pod(act::Writer),
+    Pod(Box<act::Writer>),
     /// Into the executors themselves.
     Standalone(standalone::Writer),
 }

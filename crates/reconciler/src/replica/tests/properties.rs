@@ -91,10 +91,8 @@ impl Game {
 
     fn loaded(&self, name: &str) -> Option<Loaded> {
         let wish = self.wishes.get(name).filter(|wish| wish.exists)?;
-        let compiled = match wish.broken {
-            true => Err(Failure::new(Reason::InvalidSpec, "broken")),
-            false => Ok(Some(Duration::from_mins(10))),
-        };
+        let interval = Duration::from_mins(10);
+        let compiled = if wish.broken { Err(Failure::new(Reason::InvalidSpec, "broken")) } else { Ok(Some(interval)) };
         Some(Loaded { generation: wish.generation, claims: wish.scopes.clone(), compiled })
     }
 
@@ -105,12 +103,11 @@ impl Game {
                 let listed = SCOPES.iter().enumerate().filter(|(bit, _)| scopes & (1 << bit) != 0);
                 let scopes = listed.map(|(_, scope)| scope.parse().unwrap()).collect();
                 let before = self.wishes.get(name).filter(|wish| wish.exists).cloned();
-                let (incarnation, generation) = match before {
-                    Some(wish) => (wish.incarnation, wish.generation + 1),
-                    None => {
-                        self.incarnations += 1;
-                        (self.incarnations, 1)
-                    }
+                let (incarnation, generation) = if let Some(wish) = before {
+                    (wish.incarnation, wish.generation + 1)
+                } else {
+                    self.incarnations += 1;
+                    (self.incarnations, 1)
                 };
                 self.wishes.insert(name, Wish { incarnation, generation, scopes, broken, exists: true });
                 self.show(name, None);
@@ -150,11 +147,9 @@ impl Game {
         if !self.world.replica.subject(&uid).is_some_and(|subject| subject.fetching) {
             return;
         }
-        let event = match ok {
-            true => Event::Fetched { uid, loaded: self.loaded(name) },
-            false => Event::FetchFailed { uid, retry: Retry::Timeout },
-        };
-        self.world.happens(event);
+        let loaded = self.loaded(name);
+        let failed = Event::FetchFailed { uid: uid.clone(), retry: Retry::Timeout };
+        self.world.happens(if ok { Event::Fetched { uid, loaded } } else { failed });
     }
 
     fn finish(&mut self, name: &str, how: u8) {
@@ -172,7 +167,7 @@ impl Game {
     }
 
     fn write(&mut self, uid: &Uid, how: u8) {
-        if !self.world.replica.subject(uid).is_some_and(|subject| subject.writing.is_some()) {
+        if self.world.replica.subject(uid).is_none_or(|subject| subject.writing.is_none()) {
             return;
         }
         match how {
@@ -257,11 +252,12 @@ impl Game {
             let present = subject.present().expect("what is gone is dropped");
             assert_eq!(report.observed_generation, present.generation, "{uid}: {report:?}");
             let serves = subject.served.is_some();
-            let expected: &[Reason] = match serves {
-                true => &[Reason::Built],
-                false => &[Reason::InvalidSpec, Reason::ScopeConflict],
+            let is_right = match report.reason {
+                Reason::Built => serves,
+                Reason::InvalidSpec | Reason::ScopeConflict => !serves,
+                _ => false,
             };
-            assert!(expected.contains(&report.reason) && report.succeeded == serves, "{uid}: {report:?}");
+            assert!(is_right && report.succeeded == serves, "{uid}: {report:?}");
         }
         let existing: BTreeSet<String> =
             self.wishes.iter().filter(|(_, wish)| wish.exists).map(|(name, _)| self.uid(name).to_string()).collect();

@@ -70,12 +70,9 @@ pub(super) fn check(history: &str) {
             let _ = writeln!(played, "    {step}");
         }
     }
-    let expected: String = history
-        .lines()
-        .map(str::trim_end)
-        .filter(|line| !line.trim().is_empty())
-        .map(|line| format!("{}\n", line.strip_prefix("        ").unwrap_or(line)))
-        .collect();
+    let lines = history.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
+    let expected: Vec<&str> = lines.map(|line| line.strip_prefix("        ").unwrap_or(line)).collect();
+    let expected = expected.join("\n") + "\n";
     assert!(played == expected, "expected\n{expected}\nplayed\n{played}");
 }
 
