@@ -1,5 +1,6 @@
 //! Plays a script of steps against a gate and keeps a trace that properties are read from.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ impl TryRng for Draws<'_> {
     }
 }
 
+/// See [`Step::Answer`]. Answering the newest first leaves stragglers behind.
+const NEWEST: usize = usize::MAX;
+
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     /// Time passes.
@@ -53,7 +57,7 @@ pub(super) enum Step {
     Ask(u8, Line),
     Withdraw(u8),
     Leave(u8),
-    /// One of the calls in flight, the oldest for 0, is answered.
+    /// One of the calls in flight is answered: the oldest for 0, the newest for [`NEWEST`].
     Answer(usize, Answer),
 }
 
@@ -83,7 +87,6 @@ pub(super) enum Event {
     Sent {
         call: usize,
         ticket: Ticket,
-        line: Line,
         first_in_line: Ticket,
     },
     Answered {
@@ -98,6 +101,8 @@ pub(super) struct Driver {
     pub(super) now: Duration,
     pub(super) trace: Vec<Moment>,
     in_flight: Vec<(usize, Permit)>,
+    /// Calls each ticket waits for, and in which line: kept apart from the gate, to judge its order by.
+    wanted: BTreeMap<Ticket, (Line, usize)>,
     calls: usize,
     eager: bool,
     rng: Xoshiro256PlusPlus,
@@ -110,6 +115,7 @@ impl Driver {
             now: Duration::ZERO,
             trace: Vec::new(),
             in_flight: Vec::new(),
+            wanted: BTreeMap::new(),
             calls: 0,
             eager: script.eager,
             rng: Xoshiro256PlusPlus::seed_from_u64(script.seed),
@@ -137,19 +143,30 @@ impl Driver {
             Step::Ask(key, line) => {
                 let ticket = self.gate.join(&key, line, self.now);
                 assert!(self.gate.ask(ticket));
+                let (in_line, wanted) = self.wanted.entry(ticket).or_insert((line, 0));
+                *wanted += 1;
+                if line == Line::Urgent {
+                    *in_line = line;
+                }
             }
             Step::Withdraw(key) => {
                 let ticket = self.gate.join(&key, Line::Refresh, self.now);
                 self.gate.withdraw(ticket);
+                if let Some((_, wanted)) = self.wanted.get_mut(&ticket) {
+                    *wanted = wanted.saturating_sub(1);
+                }
             }
             Step::Leave(key) => {
                 let ticket = self.gate.join(&key, Line::Refresh, self.now);
                 self.gate.leave(ticket);
                 assert!(!self.gate.ask(ticket), "a ticket lapses with its resource");
+                self.wanted.remove(&ticket);
             }
             Step::Answer(index, answer) => {
                 if !self.in_flight.is_empty() {
-                    let (call, permit) = self.in_flight.remove(index % self.in_flight.len());
+                    let count = self.in_flight.len();
+                    let index = if index == NEWEST { count - 1 } else { index % count };
+                    let (call, permit) = self.in_flight.remove(index);
                     self.gate.answered(permit, self.now, answer, &mut self.rng);
                     event = Event::Answered { call, answer };
                 }
@@ -174,18 +191,19 @@ impl Driver {
     fn send_all(&mut self) {
         loop {
             let before = self.gate.pace.clone();
-            let first = [Line::Urgent, Line::Refresh].map(|line| self.gate.lines.first(line));
             match self.gate.poll(self.now) {
                 Next::Send { ticket, permit } => {
-                    let line =
-                        if first[0] == Some(ticket) || first[1].is_none() { Line::Urgent } else { Line::Refresh };
-                    let first_in_line =
-                        if line == Line::Urgent { first[0] } else { first[1] }.expect("somebody waited");
+                    let (line, _) = self.wanted[&ticket];
+                    let waits = |&(_, &(other, wanted)): &(_, &(Line, usize))| other == line && wanted > 0;
+                    let first_in_line = *self.wanted.iter().find(waits).expect("who sends has waited").0;
                     if self.eager {
                         self.gate.ask(ticket);
+                    } else if let Some((_, wanted)) = self.wanted.get_mut(&ticket) {
+                        *wanted -= 1;
                     }
                     self.in_flight.push((self.calls, permit));
-                    self.record(before, Event::Sent { call: self.calls, ticket, line, first_in_line });
+                    assert!(self.in_flight.len() <= 33, "a full window and a probe");
+                    self.record(before, Event::Sent { call: self.calls, ticket, first_in_line });
                     self.calls += 1;
                 }
                 Next::At(instant) => {
@@ -268,6 +286,6 @@ fn step(refusals: u32, failures: u32) -> impl Strategy<Value = Step> {
         6 => (0u8..6, line).prop_map(|(key, line)| Step::Ask(key, line)),
         1 => (0u8..6).prop_map(Step::Withdraw),
         1 => (0u8..6).prop_map(Step::Leave),
-        14 => (prop_oneof![Just(0usize), 0usize..32], answer).prop_map(|(index, answer)| Step::Answer(index, answer)),
+        14 => (prop_oneof![Just(0usize), Just(NEWEST), 0usize..32], answer).prop_map(|(index, answer)| Step::Answer(index, answer)),
     ]
 }

@@ -2,12 +2,13 @@
 //!
 //! `model.json` was made by running that model (written in Python, on floating-point seconds) 208 times: three in eight
 //! runs against a token bucket (0.1 to 100/s, burst 1 to 50, refusals free or charged, with or without `Retry-After`,
-//! with idle hours, with failures), the others against random answers of several mixtures. A run lists the uniform draws
-//! it used, seven latencies in microseconds taken in turn, pauses (before that call nobody waits for so many seconds
-//! after the send before), the answer to each call in the order of sending (`a` admitted, `f` failed, `t` refused, `p`
-//! refused by an upstream that prolongs, a number: refused with that `Retry-After`) and when each call was sent, in
-//! seconds rounded to a tenth of a millisecond. In none of them does a refused straggler announce a time that outlasts the
-//! probe: there the model forgets the announced time, while the gate keeps to it (property 1).
+//! with idle hours or a client only just fast enough, with failures), the others against random answers of several
+//! mixtures. A run lists the uniform draws it used, seven latencies in microseconds taken in turn, pauses (before that
+//! call nobody waits for so many seconds after the send before), the answer to each call in the order of sending (`a`
+//! admitted, `f` failed, `t` refused, `p` refused by an upstream that prolongs, a number: refused with that
+//! `Retry-After`) and when each call was sent, in seconds rounded to a tenth of a millisecond. In none of them does a
+//! refused straggler announce a time that outlasts the probe: there the model forgets the announced time, while the gate
+//! keeps to it (property 1).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -19,19 +19,20 @@ struct Storm {
 }
 
 impl Storm {
-    /// A gate with two calls in flight, of which the second has just been refused.
+    /// A gate of whose three calls in flight the last was refused and the first admitted; the second is the straggler.
     fn new() -> (Self, Permit) {
         let mut storm = Self { gate: Gate::new(), now: Duration::ZERO, rng: Xoshiro256PlusPlus::seed_from_u64(7) };
         let ticket = storm.gate.join(&(), Line::Urgent, storm.now);
         for _ in 0..1_000 {
             storm.gate.ask(ticket);
         }
-        for _ in 0..4 {
+        for _ in 0..8 {
             let permit = storm.send();
             storm.answer(permit, Answer::Admitted);
         }
-        let (straggler, refused) = (storm.send(), storm.send());
+        let (first, straggler, refused) = (storm.send(), storm.send(), storm.send());
         storm.answer(refused, PLAIN);
+        storm.answer(first, Answer::Admitted);
         (storm, straggler)
     }
 
@@ -67,6 +68,19 @@ fn an_announced_time_outlasts_an_admitted_probe() {
     let announced = storm.now + ANNOUNCED;
     storm.answer(straggler, LONG);
     storm.answer(probe, Answer::Admitted);
+    let _paced = storm.send();
+    assert_eq!(storm.now, announced);
+}
+
+#[test]
+fn an_announced_time_interrupts_the_pace() {
+    let (mut storm, straggler) = Storm::new();
+    for _ in 0..3 {
+        let permit = storm.send();
+        storm.answer(permit, Answer::Admitted);
+    }
+    let announced = storm.now + ANNOUNCED;
+    storm.answer(straggler, LONG);
     let _paced = storm.send();
     assert_eq!(storm.now, announced);
 }
