@@ -215,9 +215,15 @@ fn judge_set(set: LoadedSet<'_>, now: Timestamp, warnings: &Warnings) -> Result<
         }
         return Ok(TrustSet { path, items: valid });
     }
-    expired.iter().for_each(|item| warnings.add(format_args!("{path}: {} has expired", label(item))));
-    early.iter().for_each(|item| warnings.add(format_args!("{path}: {} is not valid yet", label(item))));
-    loaded.faults.iter().for_each(|fault| warnings.add(format_args!("{path}: {fault}")));
+    for item in &expired {
+        warnings.add(format_args!("{path}: {} has expired", label(item)));
+    }
+    for item in &early {
+        warnings.add(format_args!("{path}: {} is not valid yet", label(item)));
+    }
+    for fault in &loaded.faults {
+        warnings.add(format_args!("{path}: {fault}"));
+    }
     Ok(TrustSet { path: path.to_owned(), items: valid })
 }
 

@@ -48,6 +48,12 @@ pub(crate) fn list<S: AsRef<str>>(words: &[S]) -> String {
     text
 }
 
+/// The first eight bytes of a SHA-256 in hexadecimal: enough to tell certificates apart, short enough to read.
+pub(crate) fn fingerprint_start(fingerprint: &[u8; 32]) -> String {
+    let start = fingerprint.first_chunk::<8>().copied().unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(start))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -124,7 +124,8 @@ impl Compiled {
     pub fn trust_requests(&self) -> impl Iterator<Item = &TrustRequest> {
         self.verifiers.iter().flat_map(|verifier| match &verifier.kind {
             VerifierKind::Notation(notation) => {
-                Box::new(notation.trust_stores.iter().flat_map(|store| &store.requests)) as Box<dyn Iterator<Item = _> + Send>
+                Box::new(notation.trust_stores.iter().flat_map(|store| &store.requests))
+                    as Box<dyn Iterator<Item = _> + Send>
             }
             VerifierKind::Cosign(cosign) => Box::new(cosign.policies.iter().filter_map(CosignPolicy::request)),
         })

@@ -160,13 +160,13 @@ fn alone(node: &Node<'_>, texts: &[String]) -> Result<(), CompileError> {
 fn trust_stores(fields: &mut Fields<'_>, context: &Context<'_>) -> Result<Vec<TrustStore>, CompileError> {
     const EXPECTED: &str = "a list of at least one trust store";
     let node = fields.require("certificates", EXPECTED)?;
-    let mut types = BTreeMap::new();
+    let mut taken = BTreeMap::new();
     let stores = node.list(EXPECTED, |entry| {
         entry.map("an object with an optional type and key providers", |fields| {
             let type_ = trust_store_type(fields)?;
-            let type_path = fields.path.key("type");
-            if let Some(first) = types.insert(type_, type_path.clone()) {
-                return Err(CompileError::duplicate(type_path, type_.as_str(), first));
+            let at = fields.path.key("type");
+            if let Some(first) = taken.insert(type_, at.clone()) {
+                return Err(CompileError::duplicate(at, type_.as_str(), first));
             }
             let mut requests = Vec::new();
             for (name, node) in fields.rest() {

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
 
 use super::error::MaterialError;
+use crate::words::fingerprint_start;
 
 /// rsaEncryption (RFC 8017 appendix C).
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
@@ -101,8 +102,7 @@ impl Eq for PublicKey {}
 
 impl fmt::Debug for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let start: String = self.fingerprint.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        write!(f, "PublicKey({:?}, SHA256 {start})", self.algorithm)
+        write!(f, "PublicKey({:?}, SHA256 {})", self.algorithm, fingerprint_start(&self.fingerprint))
     }
 }
 

@@ -12,6 +12,7 @@ use x509_cert::ext::pkix::{AuthorityKeyIdentifier, BasicConstraints, SubjectKeyI
 use x509_cert::time::Time;
 
 use super::error::MaterialError;
+use crate::words::fingerprint_start;
 
 /// Longest name that is shown, in bytes.
 const NAME_MAX: usize = 96;
@@ -120,8 +121,7 @@ impl Certificate {
 
     /// Subject and beginning of the fingerprint: `"CN=root" (SHA256 9f3a1b2c4d5e6f70)`.
     pub fn label(&self) -> String {
-        let start: String = self.fingerprint.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("\"{}\" (SHA256 {start})", cut(&self.subject, NAME_MAX))
+        format!("\"{}\" (SHA256 {})", cut(&self.subject, NAME_MAX), fingerprint_start(&self.fingerprint))
     }
 }
 
