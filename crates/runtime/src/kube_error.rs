@@ -42,6 +42,12 @@ impl Verdict {
         )
     }
 
+    /// A deadline of our own that was shorter than the client's.
+    pub fn no_answer(call: &str, after: Duration) -> Self {
+        let after = crate::args::shown(after);
+        Self::new(Retry::Timeout, &format!("the API server does not answer: {call}: no answer within {after}"))
+    }
+
     fn new(retry: Retry, sentence: &str) -> Self {
         Self { retry, sentence: text::cut(&text::single_line(sentence), MAX_SENTENCE).into_owned() }
     }

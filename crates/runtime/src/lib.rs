@@ -7,6 +7,8 @@ pub mod admin;
 pub mod args;
 pub mod client;
 pub mod clock;
+#[cfg(test)]
+mod fake;
 pub mod fault;
 pub mod health;
 pub mod heartbeat;

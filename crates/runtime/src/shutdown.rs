@@ -3,6 +3,7 @@
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// The two tokens every task is told by. Clones are the same.
@@ -12,11 +13,14 @@ pub struct Shutdown {
     aborting: CancellationToken,
 }
 
-/// SIGTERM and SIGINT, caught from the moment this is made.
+/// SIGTERM and SIGINT, caught from the moment this is made; or what a test sends instead.
 #[derive(Debug)]
-pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
+pub struct Signals(Source);
+
+#[derive(Debug)]
+enum Source {
+    Kernel { terminate: Signal, interrupt: Signal },
+    Script(mpsc::UnboundedReceiver<&'static str>),
 }
 
 impl Shutdown {
@@ -43,16 +47,29 @@ impl Shutdown {
 }
 
 impl Signals {
-    /// Catches the signals from now on.
+    /// Catches the kernel's signals from now on.
     pub fn install() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self(Source::Kernel { terminate, interrupt }))
+    }
+
+    /// Signals by name, sent through the returned handle.
+    pub fn scripted() -> (mpsc::UnboundedSender<&'static str>, Self) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (sender, Self(Source::Script(receiver)))
     }
 
     /// The name of the next signal.
     pub async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+        match &mut self.0 {
+            Source::Kernel { terminate, interrupt } => tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            },
+            Source::Script(receiver) => match receiver.recv().await {
+                Some(signal) => signal,
+                None => std::future::pending().await,
+            },
         }
     }
 }

@@ -171,6 +171,10 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(5), tasks.first_ended()).await.expect("noticed").to_string()
     }
 
+    async fn boom(message: &'static str) {
+        panic!("{message}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn c33_a_task_that_ends_is_noticed_with_its_name() {
         let (tasks, ..) = tasks();
@@ -181,7 +185,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_panic_and_a_failure_are_told_with_their_reason() {
         let (tasks, ..) = tasks();
-        tasks.spawn("fold", async { panic!("index {} out of bounds", 3) });
+        tasks.spawn("fold", boom("index 3 out of bounds"));
         assert_eq!(first(&tasks).await, "task fold panicked: index 3 out of bounds");
 
         let (tasks, ..) = self::tasks();
@@ -197,7 +201,7 @@ mod tests {
         let told = draining.clone();
         tasks.spawn("bad", async move {
             told.cancelled().await;
-            panic!("on the way out");
+            boom("on the way out").await;
         });
         draining.cancel();
         tasks.finished().await;
@@ -219,7 +223,6 @@ mod tests {
     #[tokio::test]
     async fn one_run_that_panics_is_an_error_like_any_other() {
         assert_eq!(catch(async { 7 }).await, Ok(7));
-        let caught = catch(async { panic!("bad object") }).await.map(|(): ()| ());
-        assert_eq!(caught.unwrap_err().to_string(), "panicked: bad object");
+        assert_eq!(catch(boom("bad object")).await.unwrap_err().to_string(), "panicked: bad object");
     }
 }

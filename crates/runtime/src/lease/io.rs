@@ -31,10 +31,10 @@ pub(super) struct Store {
 /// The end of one request.
 #[derive(Debug)]
 pub(super) struct Answered {
-    /// `read`, `acquire`, `renew`, `release`.
+    /// `read`, `glance`, `acquire`, `renew`, `release`.
     pub(super) action: &'static str,
-    /// What it means for the machine.
-    pub(super) input: Input,
+    /// What it means for the machine, if anything.
+    pub(super) input: Option<Input>,
     /// What went wrong, if anything.
     pub(super) error: Option<Verdict>,
 }
@@ -59,7 +59,23 @@ impl Store {
                 Ok(None) => (Input::Absent, None),
                 Err(error) => (Input::ReadFailed, Some(classify(&error))),
             };
-            Answered { action: "read", input, error }
+            Answered { action: "read", input: Some(input), error }
+        }
+    }
+
+    /// A look at the Lease beside the watch, given up soon: after a cut the watch may take a minute to find its way back,
+    /// and a standby that has not seen the last renewals would wait a whole lease duration from when it sees them.
+    pub(super) fn glance(&self, patience: Duration) -> impl Future<Output = Answered> + Send + 'static {
+        let read = self.read();
+        async move {
+            let answered = tokio::time::timeout(patience, read).await;
+            let (input, error) = match answered {
+                Ok(Answered { input: Some(Input::Found(record)), .. }) => (Some(Input::Watched(record)), None),
+                Ok(Answered { input: Some(Input::Absent), .. }) => (Some(Input::WatchedDeleted), None),
+                Ok(Answered { error, .. }) => (None, error),
+                Err(_elapsed) => (None, Some(Verdict::no_answer("get leases", patience))),
+            };
+            Answered { action: "glance", input, error }
         }
     }
 
@@ -77,17 +93,28 @@ impl Store {
                     (refused(&verdict, guarded), Some(verdict))
                 }
             };
-            Answered { action, input, error }
+            Answered { action, input: Some(input), error }
         }
     }
 
-    /// What an event of the watch means.
+    /// What an event of the watch means. A watch that comes back replays the renewals it missed; one that is older than
+    /// what has been seen meanwhile is no news, and taking it for a new claim would put off a takeover.
     pub(super) fn watched(&self, event: Event<Lease>) -> Option<Input> {
         match event {
-            Event::Apply(lease) | Event::InitApply(lease) => self.see(lease).map(Input::Watched),
-            Event::Delete(_) => Some(Input::WatchedDeleted),
-            Event::Init | Event::InitDone => None,
+            Event::Apply(lease) | Event::InitApply(lease) if self.is_news(&lease) => {
+                self.see(lease).map(Input::Watched)
+            }
+            Event::Delete(lease) if self.is_news(&lease) => Some(Input::WatchedDeleted),
+            _ => None,
         }
+    }
+
+    /// Kubernetes declares resourceVersions of one resource to be comparable numbers; what is none is taken for news.
+    fn is_news(&self, lease: &Lease) -> bool {
+        let version = |lease: &Lease| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = seen.as_ref().and_then(version);
+        known.zip(version(lease)).is_none_or(|(known, told)| told >= known)
     }
 
     fn see(&self, lease: Lease) -> Option<Record> {

@@ -49,7 +49,11 @@ pub struct Driver {
     election: Arc<Mutex<Election>>,
     store: Store,
     changes: Watch<Lease>,
+    /// What the machine asked for.
     request: Option<BoxFuture<'static, Answered>>,
+    /// A standby's look at the Lease, and when the next one is due.
+    glance: Option<BoxFuture<'static, Answered>>,
+    next_glance: Duration,
     terms: watch::Sender<Option<Term>>,
     check: Check,
     failing_since: Option<Duration>,
@@ -138,6 +142,8 @@ impl Driver {
             election,
             changes,
             request: None,
+            glance: None,
+            next_glance: Duration::ZERO,
             terms,
             check: setup.check.clone(),
             failing_since: None,
@@ -162,6 +168,7 @@ impl Driver {
             match action {
                 Action::Stop => return,
                 Action::WaitUntil(at) => {
+                    let wake = self.glancing(told).map_or(at, |glance| glance.min(at));
                     let input = tokio::select! {
                         () = draining.cancelled(), if !told => {
                             told = true;
@@ -169,10 +176,18 @@ impl Driver {
                         }
                         Some(answered) = OptionFuture::from(self.request.as_mut()) => {
                             self.request = None;
-                            Some(self.answered(answered))
+                            self.answered(answered)
                         }
-                        event = self.changes.next() => self.store.watched(event),
-                        () = self.setup.clock.sleep_until(at) => None,
+                        Some(answered) = OptionFuture::from(self.glance.as_mut()) => {
+                            self.glance = None;
+                            self.answered(answered)
+                        }
+                        event = self.changes.next() => {
+                            // What is being fetched may be older than this.
+                            self.glance = None;
+                            self.store.watched(event)
+                        }
+                        () = self.setup.clock.sleep_until(wake) => None,
                     };
                     if let Some(input) = input {
                         self.input(input);
@@ -196,6 +211,21 @@ impl Driver {
     fn input(&mut self, input: Input) {
         let now = self.setup.clock.now();
         lock(&self.election).input(input, now, &mut self.setup.rng);
+    }
+
+    /// Begins a look at the Lease if one is due, as often as client-go's standbys do, and says when the next one is.
+    /// `None` while one is under way, and for whoever has no use for it.
+    fn glancing(&mut self, leaving: bool) -> Option<Duration> {
+        if leaving || self.request.is_some() || self.terms.borrow().is_some() {
+            self.glance = None;
+            return None;
+        }
+        let (now, retry) = (self.setup.clock.now(), self.candidate.timing.retry());
+        if self.glance.is_none() && now >= self.next_glance {
+            self.glance = Some(self.store.glance(2 * retry).boxed());
+            self.next_glance = now + retry;
+        }
+        self.glance.is_none().then_some(self.next_glance)
     }
 
     /// Each step completes the one before and owes the next: at the instant the machine waits for, or now.
@@ -233,7 +263,7 @@ impl Driver {
     }
 
     /// Counts and tells an answer, and hands on what it means for the machine.
-    fn answered(&mut self, answered: Answered) -> Input {
+    fn answered(&mut self, answered: Answered) -> Option<Input> {
         let result = answered.error.as_ref().map_or("ok", |error| error.category());
         self.calls.one([answered.action, result]);
         match &answered.error {
@@ -242,7 +272,7 @@ impl Driver {
                 self.check.pass();
             }
             // Losing a race is how an election works.
-            Some(_) if matches!(answered.input, Input::Conflict) => self.check.pass(),
+            Some(_) if matches!(answered.input, Some(Input::Conflict)) => self.check.pass(),
             Some(error) => {
                 let now = self.setup.clock.now();
                 let since = *self.failing_since.get_or_insert(now);

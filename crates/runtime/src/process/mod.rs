@@ -125,7 +125,7 @@ pub enum RunError {
     Aborted {
         /// How many tasks were still at work.
         tasks: usize,
-        /// Why they were dropped.
+        /// Why they were dropped: `the grace period is over`, or the name of the second signal.
         cause: &'static str,
     },
 }
@@ -160,17 +160,18 @@ impl Process {
     /// `descriptors` are the encoded file descriptor sets of the services added later by [`Process::serve`].
     pub async fn bind(args: &ProcessArgs, setup: Setup<'_>, descriptors: &[&[u8]]) -> Result<Self, StartError> {
         let telemetry = telemetry::init(&args.telemetry, setup.component, &args.pod)?;
-        Self::bind_with(args, setup, descriptors, telemetry).await
+        let signals = Signals::install().map_err(StartError::Signals)?;
+        Self::bind_with(args, setup, descriptors, telemetry, signals).await
     }
 
-    /// As [`Process::bind`], with telemetry that was set up before.
+    /// As [`Process::bind`], with telemetry and signals that were set up before.
     pub async fn bind_with(
         args: &ProcessArgs,
         setup: Setup<'_>,
         descriptors: &[&[u8]],
         telemetry: Telemetry,
+        signals: Signals,
     ) -> Result<Self, StartError> {
-        let signals = Signals::install().map_err(StartError::Signals)?;
         let deadlines = args.client.deadlines().into_iter().chain(setup.deadlines.iter().copied());
         let threshold = args.liveness.threshold(deadlines)?;
         let grpc = net::bind(args.health.health_addr, "--health-addr")?;
@@ -303,10 +304,7 @@ async fn drain(tasks: &Tasks, shutdown: &Shutdown, signals: &mut Signals, grace:
     let cause = tokio::select! {
         () = tasks.finished() => return None,
         () = tokio::time::sleep(grace) => "the grace period is over",
-        signal = signals.next() => match signal {
-            "SIGINT" => "a second signal, SIGINT",
-            _ => "a second signal, SIGTERM",
-        },
+        signal = signals.next() => signal,
     };
     let left = tasks.running();
     shutdown.abort();
