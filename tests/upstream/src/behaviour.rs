@@ -136,6 +136,8 @@ pub enum Fault {
         #[serde(default, rename = "retryAfter")]
         retry_after: Option<String>,
     },
+    /// This status, with all that was sent repeated in its error's text: no upstream should, some do.
+    Echo(u16),
     /// 200 with bytes that are no text.
     Junk,
     /// 200 with an error page in HTML, as a proxy in between would send it.

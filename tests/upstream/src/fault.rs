@@ -63,7 +63,12 @@ pub(crate) fn body(fault: &Fault) -> Option<(&'static str, Option<u64>, Body)> {
             (json, Some(4_096), streamed(start.chain(end).boxed()))
         }
         Fault::Drip => (json, None, streamed(drip())),
-        Fault::Hang | Fault::Close | Fault::Status { .. } | Fault::TruncatedValue | Fault::ContentType(_) => {
+        Fault::Hang
+        | Fault::Close
+        | Fault::Status { .. }
+        | Fault::Echo(_)
+        | Fault::TruncatedValue
+        | Fault::ContentType(_) => {
             return None;
         }
     })

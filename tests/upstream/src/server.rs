@@ -147,6 +147,11 @@ async fn answer(shared: &Shared, request: &Request) -> Result<Response<Body>, Cl
             reply.retry_after.extend(retry_after.clone());
             reply
         }
+        Some(Fault::Echo(code)) => {
+            let sent = String::from_utf8_lossy(&request.body);
+            let shown = request.header("authorization").unwrap_or_default();
+            error(&call, *code, "Told", &format!("cannot accept {shown} {sent}"))
+        }
         Some(other) => {
             let Some((content_type, length, body)) = fault::body(other) else {
                 done(Outcome::Faulted, None);
