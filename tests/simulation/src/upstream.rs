@@ -205,7 +205,11 @@ impl Upstream for Prolonging {
         } else {
             self.until = now + WINDOW;
         }
-        Reply { status: 403, retry_after: self.retry_after.announce(self.until - now), says_throttled: true }
+        Reply {
+            status: 403,
+            retry_after: self.retry_after.announce(self.until.saturating_sub(now)),
+            says_throttled: true,
+        }
     }
 }
 
@@ -226,7 +230,7 @@ impl Upstream for Quota {
             self.used += 1;
             return Reply::OK;
         }
-        Reply::too_many(self.retry_after.announce(Duration::from_secs((hour + 1) * 3600) - now))
+        Reply::too_many(self.retry_after.announce(Duration::from_hours(hour + 1).saturating_sub(now)))
     }
 }
 

@@ -89,8 +89,8 @@ impl Default for Scenario {
             processes: 1,
             starts_over: false,
             latency: Duration::from_millis(50),
-            limit: Duration::from_secs(30 * 86_400),
-            patience: Duration::from_secs(86_400),
+            limit: Duration::from_hours(30 * 24),
+            patience: Duration::from_hours(24),
             seed: 1,
         }
     }

@@ -126,7 +126,7 @@ fn slowest(case: Case, args: &Args) -> Row {
                 calls: CALLS,
                 processes: case.processes,
                 starts_over: args.starts_over,
-                patience: Duration::from_secs(2 * 3600),
+                patience: Duration::from_hours(2),
                 seed,
                 ..Scenario::default()
             };

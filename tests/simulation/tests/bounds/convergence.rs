@@ -9,8 +9,7 @@ use crate::support::{DEBT, SEEDS, calls, gated, seconds, worst};
 
 #[track_caller]
 fn check(resources: usize, processes: usize, seeds: u64, ratio: f64, refused: f64) {
-    let (slowest, most_refused) = worst(resources, processes, 1..=seeds);
-    println!("P={processes} N={resources}: {slowest:.3} x ideal, {:.1} % refused", 100.0 * most_refused);
+    let (slowest, most_refused) = worst(resources, processes, seeds);
     assert!(slowest <= ratio, "P={processes} N={resources}: {slowest} times the ideal time");
     assert!(most_refused <= refused, "P={processes} N={resources}: {most_refused} refused");
 }
@@ -48,7 +47,7 @@ fn gcra_is_no_different_from_a_bucket_with_free_refusals() {
 fn without_a_gate_charged_refusals_never_end() {
     // What the gate is there for; so the model of the bucket is one in which the storm is real.
     for policy in [Policy::Fixed(Duration::from_secs(20)), Policy::Seed] {
-        let scenario = Scenario { policy, patience: Duration::from_secs(7_200), ..gated(300, 1, 1) };
+        let scenario = Scenario { policy, patience: Duration::from_hours(2), ..gated(300, 1, 1) };
         let outcome = run(&scenario, &mut Bucket::new(1.0, 20, DEBT, RetryAfter::Seconds));
         assert!(outcome.all_synced.is_none() && outcome.refused_share() > 0.9, "{policy:?}: {outcome:?}");
     }
@@ -101,18 +100,17 @@ fn a_raised_limit_is_found() {
     for (processes, bound) in [(1, 150), (3, 240)] {
         for seed in SEEDS {
             let scenario = gated(1_500, processes, seed);
-            let raise = Duration::from_secs(600);
+            let raise = Duration::from_mins(10);
             let mut bucket = Bucket::new(1.0, 20, Charge::Free, RetryAfter::Seconds);
             bucket.change = Some((raise, 2.0));
             let (_, calls) = calls(&scenario, &mut bucket);
             let admitted: Vec<_> =
                 calls.iter().filter(|call| call.reply.status == 200).map(|call| call.arrived).collect();
             let window = Duration::from_secs(20);
-            let found = (0..)
+            let found = (0..=bound)
                 .map(|second| raise + Duration::from_secs(second))
-                .find(|from| admitted.iter().filter(|at| (*from..*from + window).contains(at)).count() >= 36)
-                .expect("the new rate is found");
-            assert!(found <= raise + Duration::from_secs(bound), "P={processes}, seed {seed}: {found:?}");
+                .find(|from| admitted.iter().filter(|at| (*from..*from + window).contains(at)).count() >= 36);
+            assert!(found.is_some(), "P={processes}, seed {seed}: not within {bound} s");
         }
     }
 }

@@ -37,7 +37,7 @@ fn c19_a_403_that_says_throttled_and_names_no_time_prolongs() {
 fn c26_zero_is_no_time_and_an_hour_is_the_most() {
     check(429, 0, false, Answer::Throttled(Refusal::Plain));
     check(503, 0, false, Answer::Failed);
-    let hour = Answer::Throttled(Refusal::RetryAfter(Duration::from_secs(3600)));
+    let hour = Answer::Throttled(Refusal::RetryAfter(Duration::from_hours(1)));
     check(429, 3600, false, hour);
     check(429, 3601, false, hour);
     check(429, u64::MAX, false, hour);

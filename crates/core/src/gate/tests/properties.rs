@@ -115,7 +115,7 @@ fn the_next_instant_is_near(trace: &[Moment]) {
         }
         if moment.waiting && moment.after.in_flight == 0 {
             // 1.25 times the longest own wait; an upstream that prolongs adds its ten seconds for each straggler.
-            let bound = Duration::from_secs(375).max(longest.max(prolonged) + Duration::from_secs(120));
+            let bound = Duration::from_secs(375).max(longest.max(prolonged) + Duration::from_mins(2));
             match moment.leave {
                 Leave::Now => {}
                 Leave::At(instant) => {
