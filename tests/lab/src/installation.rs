@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::control_plane::{self, ControlPlane};
-use crate::kubelet::{self, Kubelet, PodView};
+use crate::kubelet::{self, Kubelet, Launch, PodView};
 use crate::{manifests, wait};
 
 /// Namespace of the installation.
@@ -21,8 +22,10 @@ pub const RECONCILER: &str = "muster-reconciler";
 /// Deployment and service account of the aggregators.
 pub const AGGREGATOR: &str = "muster-aggregator";
 
+/// Sees every pod before each of its starts, and may change what it is started with.
+pub type Customise = Box<dyn Fn(&Pod, &mut Launch) + Send + Sync>;
+
 /// What an installation starts with.
-#[derive(Debug)]
 pub struct Settings {
     /// Replicas of the reconciler.
     pub reconcilers: u16,
@@ -32,6 +35,8 @@ pub struct Settings {
     pub reconciler_args: Vec<String>,
     /// The same for each aggregator.
     pub aggregator_args: Vec<String>,
+    /// What some pods get that others do not.
+    pub customise: Option<Customise>,
     /// The control plane beneath.
     pub plane: control_plane::Options,
 }
@@ -43,6 +48,7 @@ impl Default for Settings {
             aggregators: 1,
             reconciler_args: Vec::new(),
             aggregator_args: Vec::new(),
+            customise: None,
             plane: control_plane::Options::default(),
         }
     }
@@ -62,6 +68,9 @@ impl Installation {
     pub async fn start(settings: Settings) -> Result<Self> {
         let plane = ControlPlane::start(settings.plane).await?;
         let kubelet = Kubelet::start(&plane, kubelet::Options::default()).await?;
+        if let Some(customise) = settings.customise {
+            kubelet.customise(customise);
+        }
         let client = plane.client()?;
         manifests::apply_path(&client, &deploy("crds")).await?;
         manifests::apply_path(&client, &deploy("kustomize/base/namespace.yaml")).await?;

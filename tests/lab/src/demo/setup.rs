@@ -1,37 +1,40 @@
 //! What the demo stands on: an installation, files that only some replicas have, and the executors to show.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use kube::Client;
 
-use crate::installation::{self, RECONCILER, deploy};
+use crate::installation::{Customise, Installation, RECONCILER, Settings, deploy};
 use crate::manifests;
 
 /// Flag of the reconciler: the folder that `files` in a spec are read below.
 const TRUST_DIR: &str = "--trust-dir";
 
-/// Starts Muster with `replicas` reconcilers and `aggregators` aggregators, and waits until all are ready. One replica's
-/// trust folder is empty, so that one of the samples fails there and only there.
-pub(super) async fn install(replicas: u16, aggregators: u16) -> Result<installation::Installation> {
+/// Starts Muster and waits until every pod is ready. One replica's trust folder is wrong, so that one of the samples fails
+/// there and only there.
+pub(super) async fn install(replicas: u16, aggregators: u16) -> Result<Installation> {
     note("starting a control plane, with Muster on it");
-    let settings = installation::Settings { reconcilers: replicas, aggregators, ..installation::Settings::default() };
-    let installation = installation::Installation::start(settings).await?;
-    let full = deploy("samples/trust");
-    let empty = installation.plane.root().join("empty-trust");
-    std::fs::create_dir_all(&empty).with_context(|| format!("cannot create {}", empty.display()))?;
-    let unlucky = std::sync::Mutex::new(None);
-    installation.kubelet.customise(move |pod, launch| {
+    let settings =
+        Settings { reconcilers: replicas, aggregators, customise: Some(uneven_trust()), ..Settings::default() };
+    let installation = Installation::start(settings).await?;
+    installation.ready().await?;
+    note(&format!("all pods are ready; reconcilers: {replicas}, aggregators: {aggregators}"));
+    Ok(installation)
+}
+
+/// Mounts the samples' trust folder into every replica, and into the first one level too high: it finds no file there.
+fn uneven_trust() -> Customise {
+    let (right, wrong) = (deploy("samples/trust"), deploy("samples"));
+    let unlucky = OnceLock::new();
+    Box::new(move |pod, launch| {
         let (Some(name), Some(uid)) = (&pod.metadata.name, &pod.metadata.uid) else { return };
         if name.starts_with(RECONCILER) {
-            let mut unlucky = unlucky.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let dir = if unlucky.get_or_insert_with(|| uid.clone()) == uid { &empty } else { &full };
+            let dir = if unlucky.get_or_init(|| uid.clone()) == uid { &wrong } else { &right };
             launch.command.push(format!("{TRUST_DIR}={}", dir.display()));
         }
-    });
-    installation.ready().await?;
-    note(&format!("{replicas} replicas and {aggregators} aggregators are ready"));
-    Ok(installation)
+    })
 }
 
 /// Applies the samples and the user's own manifests.
