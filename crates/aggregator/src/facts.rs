@@ -25,8 +25,17 @@ pub struct Executor {
     pub deleting: bool,
     /// The status as it was last read, or as we last wrote it.
     pub status: Option<Arc<ExecutorStatus>>,
-    /// A field manager other than ours owns something in the status.
-    pub foreign_manager: Option<Arc<str>>,
+}
+
+/// Which object an executor is, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// Which kind.
+    pub kind: ExecutorKind,
+    /// Namespace; empty for the cluster-scoped kind.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
 }
 
 /// What a replica's ExecutorPodStatus says.
@@ -38,7 +47,9 @@ pub struct Report {
     pub uid: Arc<str>,
     /// The version of the object that the other fields are of.
     pub version: Version,
-    /// UID of the executor it is about.
+    /// The executor it is about.
+    pub executor: Name,
+    /// UID of that executor.
     pub executor_uid: Arc<str>,
     /// Name of the replica's pod.
     pub pod_name: Arc<str>,
@@ -114,8 +125,7 @@ impl Life {
 }
 
 /// A resourceVersion. Versions of one resource compare as integers (Kubernetes guarantees it since 1.35, KEP-5504, and
-/// etcd revisions have always behaved so). One that is no integer is newer than any, so that an unknown server's events
-/// are at least taken in the order in which they come.
+/// etcd's revisions have always behaved so). Should one be no integer, objects are taken in the order in which they come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(Arc<str>);
 
@@ -130,10 +140,19 @@ impl Version {
         &self.0
     }
 
-    /// True if an object of this version must not be replaced by one of version `other`.
-    pub fn is_newer_than(&self, other: &Self) -> bool {
-        matches!((self.0.parse::<u64>(), other.0.parse::<u64>()), (Ok(own), Ok(other)) if own > other)
+    /// True if an object of version `other` tells nothing new to whoever has seen this one.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self.0.parse::<u64>(), other.0.parse::<u64>()) {
+            (Ok(own), Ok(other)) => own >= other,
+            _ => self == other,
+        }
     }
+}
+
+/// The cluster-scoped executor of that name.
+#[cfg(test)]
+pub(crate) fn named(name: &str) -> Name {
+    Name { kind: ExecutorKind::Executor, namespace: "".into(), name: name.into() }
 }
 
 #[cfg(test)]
@@ -142,10 +161,8 @@ mod tests {
 
     #[test]
     fn versions_compare_as_integers_and_never_as_text() {
-        assert!(Version::new("10").is_newer_than(&Version::new("9")));
-        assert!(!Version::new("9").is_newer_than(&Version::new("10")));
-        assert!(!Version::new("9").is_newer_than(&Version::new("9")));
-        assert!(!Version::new("z").is_newer_than(&Version::new("9")));
-        assert!(!Version::new("9").is_newer_than(&Version::new("z")));
+        let covers = |a: &str, b: &str| Version::new(a).covers(&Version::new(b));
+        assert!(covers("10", "9") && covers("9", "9") && covers("z", "z"));
+        assert!(!covers("9", "10") && !covers("z", "9") && !covers("9", "z"));
     }
 }

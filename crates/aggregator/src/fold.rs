@@ -10,6 +10,7 @@ mod conditions;
 mod verdict;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -76,7 +77,7 @@ pub enum Health {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
     /// The status to be.
-    pub status: ExecutorStatus,
+    pub status: Arc<ExecutorStatus>,
     /// Every expected replica has a verdict on the current generation.
     pub settled: bool,
     /// A replica says that the current generation can never be built.
@@ -85,6 +86,20 @@ pub struct Folded {
     pub ahead: bool,
     /// When time alone changes the status next.
     pub look_again: Option<Timestamp>,
+}
+
+impl Health {
+    /// The word in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::NotServing => "not_serving",
+            Self::Silent => "unreachable",
+            Self::NoPort => "no_port",
+            Self::Doubtful => "in_doubt",
+            Self::Unheard => "unheard",
+        }
+    }
 }
 
 /// Folds.
@@ -119,7 +134,7 @@ pub fn fold(input: &FoldInput<'_>) -> Folded {
             .filter_map(|verdict| verdict.outcome)
             .any(|outcome| outcome.generation > input.generation),
         look_again: trust.next_expiry,
-        status: ExecutorStatus {
+        status: Arc::new(ExecutorStatus {
             succeeded,
             brief_error: text::cut(&error, text::BRIEF_MAX).into_owned(),
             error,
@@ -137,7 +152,7 @@ pub fn fold(input: &FoldInput<'_>) -> Folded {
                 .collect(),
             trust_expires_at: trust.earliest.map(Time),
             conditions,
-        },
+        }),
     }
 }
 
@@ -179,19 +194,16 @@ fn precedence(report: &Report) -> (Option<i64>, &str) {
 }
 
 fn counts(verdicts: &[Verdict<'_>]) -> ReplicaCounts {
-    let count = |matches: fn(&Verdict<'_>) -> bool| {
-        u32::try_from(verdicts.iter().filter(|verdict| matches(verdict)).count()).unwrap_or(u32::MAX)
-    };
-    let expected = count(|_| true);
-    let succeeded = count(|verdict| verdict.healthy());
-    ReplicaCounts {
-        expected,
-        reporting: count(|verdict| verdict.outcome.is_some()),
-        current: count(|verdict| verdict.state == State::Current),
-        succeeded,
-        stale: count(|verdict| verdict.state == State::Stale),
-        summary: format!("{succeeded}/{expected}"),
+    let mut counts = ReplicaCounts::default();
+    for verdict in verdicts {
+        counts.expected += 1;
+        counts.reporting += u32::from(verdict.outcome.is_some());
+        counts.current += u32::from(verdict.state == State::Current);
+        counts.succeeded += u32::from(verdict.healthy());
+        counts.stale += u32::from(verdict.state == State::Stale);
     }
+    counts.summary = format!("{}/{}", counts.succeeded, counts.expected);
+    counts
 }
 
 /// Statuses hold whole seconds: finer times would make each pass a change (C12).

@@ -38,6 +38,7 @@ pub(super) struct Trust<'a> {
     expired: Option<(&'a str, usize)>,
 }
 
+#[derive(Clone, Copy)]
 enum Truth {
     True,
     False,
@@ -72,35 +73,35 @@ fn ready(input: &Input<'_>) -> Condition {
     let ReplicaCounts { expected, succeeded, .. } = *input.counts;
     let generation = input.generation;
     if expected == 0 {
-        return condition(input, CONDITION_READY, Truth::False, Reason::NoReplicas.as_str(), input.error.to_owned());
+        return condition(input, CONDITION_READY, Truth::False, Reason::NoReplicas.as_str(), input.error);
     }
     let Some(first) = input.causes.first() else {
         let kept = input.verdicts.iter().filter(|verdict| verdict.kept()).count();
         let served = format!("{succeeded}/{expected} replicas serve generation {generation}");
         if kept == 0 {
-            return condition(input, CONDITION_READY, Truth::True, Reason::Built.as_str(), served);
+            return condition(input, CONDITION_READY, Truth::True, Reason::Built.as_str(), &served);
         }
         let message = format!("{served}, {kept} of them with trust material of an earlier refresh");
-        return condition(input, CONDITION_READY, Truth::True, Reason::RefreshFailed.as_str(), message);
+        return condition(input, CONDITION_READY, Truth::True, Reason::RefreshFailed.as_str(), &message);
     };
     let truth = if in_doubt(input) { Truth::Unknown } else { Truth::False };
-    condition(input, CONDITION_READY, truth, first.cause.reason().as_str(), input.error.to_owned())
+    condition(input, CONDITION_READY, truth, first.cause.reason().as_str(), input.error)
 }
 
 fn current(input: &Input<'_>) -> Condition {
     let ReplicaCounts { expected, current, .. } = *input.counts;
     let generation = input.generation;
     if expected == 0 {
-        return condition(input, CONDITION_CURRENT, Truth::False, Reason::NoReplicas.as_str(), input.error.to_owned());
+        return condition(input, CONDITION_CURRENT, Truth::False, Reason::NoReplicas.as_str(), input.error);
     }
     let message = format!("{current}/{expected} replicas answer and have a verdict on generation {generation}");
     // The most pressing cause among those that are not current: a failure that a replica reports is current.
     let first = input.causes.iter().find(|group| !matches!(group.cause, super::cause::Cause::Reported(_)));
     match first {
-        None => condition(input, CONDITION_CURRENT, Truth::True, ALL_CURRENT, message),
+        None => condition(input, CONDITION_CURRENT, Truth::True, ALL_CURRENT, &message),
         Some(group) => {
             let truth = if in_doubt(input) { Truth::Unknown } else { Truth::False };
-            condition(input, CONDITION_CURRENT, truth, group.cause.reason().as_str(), message)
+            condition(input, CONDITION_CURRENT, truth, group.cause.reason().as_str(), &message)
         }
     }
 }
@@ -121,7 +122,7 @@ fn trust_valid(input: &Input<'_>) -> Condition {
         };
         (Truth::True, NOTHING_EXPIRED, message)
     };
-    condition(input, CONDITION_TRUST_VALID, truth, reason, message)
+    condition(input, CONDITION_TRUST_VALID, truth, reason, &message)
 }
 
 /// All replicas were lost at once, moments ago: nothing is known, which is neither good nor bad.
@@ -129,7 +130,7 @@ fn in_doubt(input: &Input<'_>) -> bool {
     input.verdicts.iter().any(|verdict| verdict.state == State::Unknown)
 }
 
-fn condition(input: &Input<'_>, type_: &str, truth: Truth, reason: &str, message: String) -> Condition {
+fn condition(input: &Input<'_>, type_: &str, truth: Truth, reason: &str, message: &str) -> Condition {
     let status = match truth {
         Truth::True => "True",
         Truth::False => "False",
@@ -144,7 +145,7 @@ fn condition(input: &Input<'_>, type_: &str, truth: Truth, reason: &str, message
         type_: type_.to_owned(),
         status: status.to_owned(),
         reason: if is_condition_reason(reason) { reason.to_owned() } else { UNHEALTHY.to_owned() },
-        message: text::cut(&message, text::ERROR_MAX).into_owned(),
+        message: text::cut(message, text::ERROR_MAX).into_owned(),
         observed_generation: Some(input.generation),
         last_transition_time: Time(since),
     }

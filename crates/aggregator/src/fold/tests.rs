@@ -158,6 +158,7 @@ impl GivenReport {
             name: format!("report-{index}").into(),
             uid: format!("report-{index}-uid").into(),
             version: Version::new("1"),
+            executor: crate::facts::named("base"),
             executor_uid: self.executor_uid.as_str().into(),
             pod_name: self.pod.as_str().into(),
             pod_uid: self.pod_uid.clone().unwrap_or_else(|| format!("{}-uid", self.pod)).into(),
@@ -212,7 +213,7 @@ fn differences(path: &str, expected: &Value, actual: &Value, found: &mut Vec<Str
 fn check(case: &Case) -> Vec<String> {
     let folded = folded(&case.given);
     let mut found = Vec::new();
-    differences("status", &case.expect, &serde_json::to_value(&folded.status).unwrap(), &mut found);
+    differences("status", &case.expect, &serde_json::to_value(&*folded.status).unwrap(), &mut found);
     let mut flag = |name: &str, expected: Option<bool>, actual: bool| {
         if expected.is_some_and(|expected| expected != actual) {
             found.push(format!("{name}: got {actual}"));
@@ -231,13 +232,11 @@ fn check(case: &Case) -> Vec<String> {
 fn cases() {
     let cases: Vec<Case> = serde_saphyr::from_str(include_str!("cases.yaml")).unwrap();
     assert!(cases.len() > 20);
-    let mut failed = String::new();
-    for case in &cases {
-        for difference in check(case) {
-            failed += &format!("\n{}: {difference}", case.name);
-        }
-    }
-    assert!(failed.is_empty(), "{failed}");
+    let failed: Vec<String> = cases
+        .iter()
+        .flat_map(|case| check(case).into_iter().map(|difference| format!("{}: {difference}", case.name)))
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// The whole shape once, as it goes over the wire.
@@ -254,7 +253,7 @@ reports:
 ",
     )
     .unwrap();
-    insta::assert_yaml_snapshot!(folded(&given).status);
+    insta::assert_yaml_snapshot!(*folded(&given).status);
 }
 
 fn given() -> impl Strategy<Value = Given> {
@@ -322,7 +321,7 @@ proptest! {
     fn c12_folding_again_changes_nothing(given in given(), later in 0..100_000i64) {
         let first = folded(&given).status;
         // As the API server hands it back.
-        let read: ExecutorStatus = serde_json::from_value(serde_json::to_value(&first).unwrap()).unwrap();
+        let read: ExecutorStatus = serde_json::from_value(serde_json::to_value(&*first).unwrap()).unwrap();
         let now = Timestamp::from_second(noon().as_second() + later).unwrap();
         let again = folded(&Given { previous: Some(read), now, ..given });
         prop_assert_eq!(first, again.status);
@@ -341,7 +340,8 @@ proptest! {
         given.reports.rotate_left(reports);
         given.pods.reverse();
         prop_assert_eq!(&unique, &folded(&given));
-        prop_assert_eq!(first.status.replicas.unwrap().expected, unique.status.replicas.unwrap().expected);
+        let expected = |folded: &Folded| folded.status.replicas.as_ref().unwrap().expected;
+        prop_assert_eq!(expected(&first), expected(&unique));
     }
 
     /// C65: `byPod` keeps to its bytes, nothing is lost from the counts, and what is listed is unique and in order.
@@ -352,7 +352,7 @@ proptest! {
         let omitted = status.by_pod_omitted.clone().unwrap_or_default();
         prop_assert_eq!(omitted.by_state.values().sum::<u32>(), omitted.count);
         let expected = given.pods.iter().filter(|pod| !matches!(pod.life, GivenLife::Over)).count();
-        let replicas = status.replicas.unwrap();
+        let replicas = status.replicas.clone().unwrap();
         prop_assert_eq!(status.by_pod.len() + omitted.count as usize, expected);
         prop_assert_eq!(replicas.expected as usize, expected);
         let keys: Vec<_> = status.by_pod.iter().map(|entry| (entry.state == muster_api::State::Current && entry.succeeded, &entry.id)).collect();

@@ -68,9 +68,8 @@ impl<'a> Verdict<'a> {
     /// one that has no verdict on a new generation serves at best an older one.
     pub fn serves(&self) -> Serves {
         match (&self.state, self.outcome.map(|outcome| &outcome.serves)) {
-            (State::Current, Some(serves)) => serves.clone(),
-            (State::Outdated, Some(Serves::Wanted | Serves::LastGood | Serves::Older)) => Serves::Older,
-            (State::Outdated, Some(serves)) => serves.clone(),
+            (State::Outdated, Some(Serves::Wanted | Serves::LastGood)) => Serves::Older,
+            (State::Outdated | State::Current, Some(serves)) => serves.clone(),
             _ => Serves::Unknown,
         }
     }

@@ -1,0 +1,164 @@
+//! The aggregator's instruments, all from the catalogue. No label holds the name of an object.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_api::{ExecutorKind, ExecutorStatus, State};
+use muster_runtime::metrics::{self, Counter, Gauge, Histogram, Meters};
+
+use crate::fold::Health;
+
+/// Label value of the loop that folds and writes.
+const CONTROLLER: &str = "status";
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    fold_time: Histogram<0>,
+    writes: Counter<2>,
+    saved: Counter<1>,
+    foreign: Counter<1>,
+    events: Counter<2>,
+    swept: Counter<1>,
+    reconciles: Counter<2>,
+    errors: Counter<2>,
+    queue: Gauge<1>,
+    census: Arc<Mutex<Census>>,
+}
+
+/// What a scrape is told about entries and replicas.
+#[derive(Debug, Default)]
+struct Census {
+    entries: BTreeMap<&'static str, u32>,
+    omitted: u32,
+    replicas: BTreeMap<&'static str, u32>,
+}
+
+impl Metrics {
+    /// Registers the instruments.
+    pub fn new(meters: &Meters) -> Self {
+        let census = Arc::<Mutex<Census>>::default();
+        let shared = census.clone();
+        meters.observe(&metrics::ENTRIES, move |seen| {
+            for (state, count) in &lock(&shared).entries {
+                seen.tell(f64::from(*count), [state]);
+            }
+        });
+        let shared = census.clone();
+        meters.observe(&metrics::ENTRIES_OMITTED, move |seen| seen.tell(f64::from(lock(&shared).omitted), []));
+        let shared = census.clone();
+        meters.observe(&metrics::REPLICAS, move |seen| {
+            for (state, count) in &lock(&shared).replicas {
+                seen.tell(f64::from(*count), [state]);
+            }
+        });
+        Self {
+            fold_time: meters.histogram(&metrics::FOLD_TIME),
+            writes: meters.counter(&metrics::STATUS_WRITES),
+            saved: meters.counter(&metrics::STATUS_WRITES_SAVED),
+            foreign: meters.counter(&metrics::FOREIGN_WRITES),
+            events: meters.counter(&metrics::EVENTS),
+            swept: meters.counter(&metrics::SWEPT),
+            reconciles: meters.counter(&metrics::RECONCILE),
+            errors: meters.counter(&metrics::RECONCILE_ERRORS),
+            queue: meters.gauge(&metrics::QUEUE_DEPTH),
+            census,
+        }
+    }
+
+    /// A status was computed.
+    pub fn folded(&self, took: Duration) {
+        self.fold_time.took(took, []);
+    }
+
+    /// A status that was computed is the one that stands.
+    pub fn saved(&self, kind: ExecutorKind) {
+        self.saved.one([kind.as_str()]);
+    }
+
+    /// A write ended: `ok`, `skipped`, or the category of its error.
+    pub fn wrote(&self, kind: ExecutorKind, result: &str) {
+        self.writes.one([kind.as_str(), result]);
+        match result {
+            "ok" => self.reconciles.one([CONTROLLER, "success"]),
+            "skipped" => {}
+            error => {
+                self.reconciles.one([CONTROLLER, "error"]);
+                self.errors.one([CONTROLLER, error]);
+            }
+        }
+    }
+
+    /// Another manager rewrote a status.
+    pub fn foreign(&self, kind: ExecutorKind) {
+        self.foreign.one([kind.as_str()]);
+    }
+
+    /// An Event was sent, deduplicated, limited or failed.
+    pub fn event(&self, reason: &str, result: &str) {
+        let known = muster_api::Reason::ALL.iter().any(|known| known.as_str() == reason);
+        let reason = if known || reason == crate::announce::FOREIGN_WRITER { reason } else { "Other" };
+        self.events.one([reason, result]);
+    }
+
+    /// A leftover was deleted.
+    pub fn swept(&self, reason: &str) {
+        self.swept.one([reason]);
+    }
+
+    /// So many executors wait for a look.
+    pub fn waiting(&self, count: usize) {
+        self.queue.set(count as f64, [CONTROLLER]);
+    }
+
+    /// What stands in all statuses now, and how the replicas are. Nothing on a standby.
+    pub fn census<'a>(
+        &self,
+        statuses: impl Iterator<Item = &'a ExecutorStatus>,
+        replicas: impl Iterator<Item = Health>,
+    ) {
+        let mut census = Census::default();
+        for state in [&State::Pending, &State::Unknown, &State::Stale, &State::Outdated, &State::Current] {
+            census.entries.insert(word(state), 0);
+        }
+        for status in statuses {
+            for entry in &status.by_pod {
+                *census.entries.entry(word(&entry.state)).or_default() += 1;
+            }
+            for (state, count) in status.by_pod_omitted.iter().flat_map(|omitted| &omitted.by_state) {
+                *census.entries.entry(word(&State::from(state.as_str()))).or_default() += count;
+                census.omitted += count;
+            }
+        }
+        for health in
+            [Health::Serving, Health::NotServing, Health::Silent, Health::NoPort, Health::Doubtful, Health::Unheard]
+        {
+            census.replicas.insert(health.as_str(), 0);
+        }
+        for health in replicas {
+            *census.replicas.entry(health.as_str()).or_default() += 1;
+        }
+        *lock(&self.census) = census;
+    }
+
+    /// Nothing is known to a standby that a scrape should add to the leader's figures.
+    pub fn no_census(&self) {
+        *lock(&self.census) = Census::default();
+    }
+}
+
+fn word(state: &State) -> &'static str {
+    match state {
+        State::Pending => "Pending",
+        State::Unknown => "Unknown",
+        State::Stale => "Stale",
+        State::Outdated => "Outdated",
+        State::Current => "Current",
+        State::Unrecognised(_) => "Other",
+    }
+}
+
+fn lock(census: &Mutex<Census>) -> std::sync::MutexGuard<'_, Census> {
+    census.lock().unwrap_or_else(PoisonError::into_inner)
+}
