@@ -9,6 +9,7 @@ use muster_executor::ProviderKind;
 use muster_runtime::process::ProcessArgs;
 
 use crate::decide::Settings;
+use crate::upstreams::UpstreamArgs;
 
 /// Builds every Executor for itself and reports its own ExecutorPodStatus
 #[derive(Clone, Debug, Parser)]
@@ -20,6 +21,9 @@ pub struct Args {
     /// What a replica does.
     #[command(flatten)]
     pub replica: ReplicaArgs,
+    /// How it reaches upstreams.
+    #[command(flatten)]
+    pub upstreams: UpstreamArgs,
 }
 
 /// What a replica does.

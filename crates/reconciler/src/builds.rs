@@ -1,21 +1,28 @@
 //! One task per attempt. A task waits for one of the workers, builds under a hard deadline, and tells how that ended; a
-//! panic in it is an ended attempt like any other. Dropping its [`Running`] ends it where it is.
+//! panic in it is an ended attempt like any other. Dropping its [`Running`] ends it where it is; its places at the gates
+//! stay with the executor.
 
-use std::sync::Arc;
+mod bench;
+
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::Reason;
+use muster_core::gate::Line;
 use muster_core::heartbeat::Due;
-use muster_executor::{Built, Compiled, Sources, build};
+use muster_executor::trust::Upstreams;
+use muster_executor::trust::gate::Patience;
+use muster_executor::{BuildError, Built, Compiled, build};
 use muster_runtime::args::shown;
 use muster_runtime::clock::Clock;
 use muster_runtime::heartbeat::Work;
 use muster_runtime::supervise::{Panicked, catch};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
+use self::bench::Bench;
 use crate::decide::whole_seconds;
 use crate::inbox::Sender;
 use crate::metrics::Metrics;
@@ -27,7 +34,7 @@ use crate::subject::{Facts, Failure, Uid};
 pub struct Workshop {
     workers: Arc<Semaphore>,
     deadline: Duration,
-    sources: Sources,
+    upstreams: Upstreams,
     clock: Clock,
     metrics: Metrics,
     tasks: TaskTracker,
@@ -43,6 +50,8 @@ pub struct Order {
     pub kind: &'static str,
     /// Number of the attempt.
     pub attempt: u64,
+    /// The line it stands in at gates.
+    pub line: Line,
     /// What to build.
     pub compiled: Arc<Compiled>,
     /// What is owed until it is done.
@@ -57,11 +66,11 @@ pub struct Running {
 
 impl Workshop {
     /// `workers` attempts at a time, each for at most `deadline` of work.
-    pub fn new(workers: usize, deadline: Duration, sources: Sources, clock: Clock, metrics: Metrics) -> Self {
+    pub fn new(workers: usize, deadline: Duration, upstreams: Upstreams, clock: Clock, metrics: Metrics) -> Self {
         Self {
             workers: Arc::new(Semaphore::new(workers)),
             deadline,
-            sources,
+            upstreams,
             clock,
             metrics,
             tasks: TaskTracker::new(),
@@ -87,23 +96,37 @@ impl Workshop {
     }
 
     async fn work(&self, order: Order, inbox: Sender) {
-        let Order { uid, kind, attempt, compiled, owed, .. } = order;
+        let Order { uid, kind, attempt, line, compiled, owed, .. } = order;
+        let bench = Arc::new(Bench {
+            uid: uid.clone(),
+            attempt,
+            line,
+            workers: Arc::clone(&self.workers),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            inbox: inbox.clone(),
+            state: Mutex::default(),
+            meter: watch::Sender::default(),
+        });
+        let patience = Arc::<Bench>::clone(&bench) as Arc<dyn Patience>;
+        let (sources, visit) = self.upstreams.visit(uid.as_str().into(), line, patience);
         // The semaphore is never closed.
-        let Ok(_worker) = self.workers.acquire().await else { return };
-        let running = owed.start().await;
-        let begun = self.clock.now();
-        let _active = self.metrics.active();
-        let result = tokio::time::timeout(self.deadline, catch(self.build(&compiled))).await;
-        running.complete();
-        self.metrics.took(self.clock.now().saturating_sub(begun));
+        let Ok(worker) = Arc::clone(&self.workers).acquire_owned().await else { return };
+        bench.sit_down(worker, owed.start().await);
+        let result = tokio::select! {
+            result = catch(build(&compiled, &sources, self.clock.wall())) => Some(result),
+            () = bench.overrun(self.deadline) => None,
+        };
+        self.metrics.took(bench.get_up());
+        visit.end(matches!(result, Some(Ok(Ok(_)))));
         let result = match result {
-            Ok(Ok(result)) => result,
-            Ok(Err(Panicked(message))) => {
+            Some(Ok(result)) => result.map_err(|error| failure(&error)),
+            Some(Err(Panicked(message))) => {
                 tracing::error!(%message, "the build panicked");
                 self.metrics.panicked();
                 Err(Failure::new(Reason::BadMaterial, "the build panicked; the log has the message"))
             }
-            Err(_elapsed) => {
+            None => {
                 self.metrics.timed_out();
                 let text = format!("trust material was not loaded within {}", shown(self.deadline));
                 Err(Failure::new(Reason::Unreachable, text))
@@ -117,18 +140,14 @@ impl Workshop {
         inbox.tell_built(Event::Attempted { uid, attempt, result }, built).await;
     }
 
-    async fn build(&self, compiled: &Compiled) -> Result<Built, Failure> {
-        build(compiled, &self.sources, self.clock.wall()).await.map_err(|error| Failure {
-            reason: error.reason(),
-            text: error.to_string(),
-            retry_after: error.retry_after(),
-        })
+    /// The executor is gone or cannot be built: it uses no credential any more.
+    pub fn forget(&self, uid: &Uid) {
+        self.upstreams.gates().forget(uid.as_str());
     }
+}
 
-    /// Where material comes from.
-    pub const fn sources(&self) -> &Sources {
-        &self.sources
-    }
+fn failure(error: &BuildError) -> Failure {
+    Failure { reason: error.reason(), text: error.to_string(), retry_after: error.retry_after() }
 }
 
 /// What of a built executor the decisions need to know.

@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use muster_api::Serves;
+use muster_executor::trust::gate::Gates;
 use muster_runtime::clock::Clock;
 use muster_runtime::heartbeat::Heartbeat;
 use muster_runtime::replica::v1::replica_server::ReplicaServer;
@@ -13,19 +14,21 @@ use crate::controller::{Shared, State};
 use crate::decide::{Agenda, pod_report};
 use crate::identity::Identity;
 use crate::subject::{Subject, Uid};
+use crate::upstreams;
 
 /// Answers `Describe`.
 pub struct Description {
     told: Option<Identity>,
     shared: Shared,
     heartbeat: Heartbeat,
+    gates: Gates,
     clock: Clock,
 }
 
 impl Description {
     /// Describes the replica of this state.
-    pub const fn new(told: Option<Identity>, shared: Shared, heartbeat: Heartbeat, clock: Clock) -> Self {
-        Self { told, shared, heartbeat, clock }
+    pub const fn new(told: Option<Identity>, shared: Shared, heartbeat: Heartbeat, gates: Gates, clock: Clock) -> Self {
+        Self { told, shared, heartbeat, gates, clock }
     }
 
     /// As a gRPC service.
@@ -39,7 +42,7 @@ impl Description {
             replica: Some(self.identity()),
             now: Some(timestamp(self.clock.wall())),
             executors,
-            gates: Vec::new(),
+            gates: upstreams::describe(&self.gates, &self.clock),
             loops: loops(&self.heartbeat, &self.clock),
         }
     }

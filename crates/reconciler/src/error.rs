@@ -2,7 +2,7 @@
 
 use muster_runtime::process::{RunError, StartError};
 
-use crate::identity;
+use crate::{identity, upstreams};
 
 /// The process ends with this.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum Error {
     /// It does not know who it is.
     #[error(transparent)]
     Identity(#[from] identity::Error),
+    /// It cannot reach upstreams at all.
+    #[error(transparent)]
+    Upstreams(#[from] upstreams::Error),
     /// It ended otherwise than by being told to.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -24,6 +27,7 @@ impl Error {
         match self {
             Self::Start(error) => error.category(),
             Self::Identity(error) => error.category(),
+            Self::Upstreams(error) => error.category(),
             Self::Run(error) => error.category(),
         }
     }

@@ -18,15 +18,17 @@ pub mod metrics;
 pub mod observe;
 pub mod own;
 pub mod replica;
+pub mod secrets;
 pub mod standalone;
 pub mod subject;
+pub mod upstreams;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::{Executor, NamespacedExecutor};
 use muster_core::heartbeat::LoopId;
-use muster_executor::{CompileOptions, ServeSet, Sources};
+use muster_executor::{CompileOptions, ProviderKind, ServeSet, Sources};
 use muster_runtime::process::{Process, Setup};
 use muster_runtime::telemetry::Component;
 use muster_runtime::watch::Contact;
@@ -55,12 +57,13 @@ pub async fn run(args: Args) -> Result<(), Error> {
         loops: &LoopId::RECONCILER,
         deadlines: &[
             ("--build-deadline", args.replica.build_deadline.get()),
+            ("--upstream-timeout", args.upstreams.upstream_timeout.get()),
             ("three times --request-timeout", write_deadline),
         ],
     };
     let mut process = Process::bind(&args.process, setup, &[muster_runtime::replica::DESCRIPTORS]).await?;
     let confirmed = first_answer(&process, told.as_ref()).await?;
-    let replica = Replica::of(&mut process, &args, told, write_deadline);
+    let replica = Replica::of(&mut process, &args, told, write_deadline)?;
     replica.spawn(&process, confirmed);
     Ok(process.run().await?)
 }
@@ -84,6 +87,12 @@ fn confirm(told: Option<&Identity>, caller: &Caller) -> Result<(), identity::Err
     told.map_or_else(|| caller.confirm_standalone(), |identity| identity.confirm(caller))
 }
 
+/// Where the release's Secrets are: the pod's namespace, or outside of a pod the one that is given, or the usual one.
+fn namespace(told: Option<&Identity>, args: &Args) -> String {
+    let given = || args.process.pod.pod_namespace.clone().filter(|namespace| !namespace.is_empty());
+    told.map(|identity| identity.namespace.clone()).or_else(given).unwrap_or_else(|| "muster-system".to_owned())
+}
+
 fn pod_name(told: Option<&Identity>) -> String {
     told.map_or_else(|| "--standalone".to_owned(), |identity| identity.pod.name.clone())
 }
@@ -99,12 +108,22 @@ struct Replica {
 }
 
 impl Replica {
-    fn of(process: &mut Process, args: &Args, told: Option<Identity>, write_deadline: Duration) -> Self {
+    fn of(process: &mut Process, args: &Args, told: Option<Identity>, write_deadline: Duration) -> Result<Self, Error> {
         let flags = &args.replica;
         let shared = Shared::new(flags.settings());
         metrics::observe(&process.meters, shared.clone(), process.clock.clone());
-        let description =
-            describe::Description::new(told.clone(), shared.clone(), process.heartbeat.clone(), process.clock.clone());
+        let (client, clock, rng) = (process.client.clone(), process.clock.clone(), process.rng.clone());
+        let namespace = namespace(told.as_ref(), args);
+        let reader = secrets::Reader::new(client.clone(), &namespace, args.process.client.request_timeout.get());
+        let upstreams = args.upstreams.upstreams(&namespace, Arc::new(reader), clock.clone(), rng.clone())?;
+        upstreams::observe(&process.meters, upstreams.gates());
+        let description = describe::Description::new(
+            told.clone(),
+            shared.clone(),
+            process.heartbeat.clone(),
+            upstreams.gates().clone(),
+            clock.clone(),
+        );
         process.serve(|routes| routes.add_service(description.into_service()));
 
         let (inbox, letters) = inbox::inbox(&process.heartbeat);
@@ -112,21 +131,22 @@ impl Replica {
         let workers = flags.build_workers.get();
         let metrics = Metrics::new(&process.meters, workers);
         let options = CompileOptions {
+            providers: [ProviderKind::AzureKeyVault, ProviderKind::FerrVault, ProviderKind::KubernetesSecret].into(),
             tenant_providers: flags.tenant_providers.iter().copied().collect(),
             trust_dir: flags.trust_dir.clone(),
             ..CompileOptions::default()
         };
         let build_deadline = flags.build_deadline.get();
-        let client = &process.client;
         let hands = Hands::new(Tools {
             reader: act::Reader::new(client.clone(), options),
             reporter: match &told {
                 Some(identity) => Reporter::Pod(Box::new(act::Writer::new(client.clone(), identity.clone()))),
                 None => Reporter::Standalone(standalone::Writer::new(client.clone())),
             },
-            workshop: Workshop::new(workers, build_deadline, sources.clone(), process.clock.clone(), metrics.clone()),
+            workshop: Workshop::new(workers, build_deadline, upstreams, clock.clone(), metrics.clone()),
             serve_set: Arc::new(ServeSet::new()),
             shelf: shelf.clone(),
+            secrets: secrets::Watches::new(client.clone(), &namespace, clock, rng, inbox.clone()),
             inbox: inbox.clone(),
             heartbeat: process.heartbeat.clone(),
             clock: process.clock.clone(),
@@ -137,7 +157,7 @@ impl Replica {
         let controller =
             Controller::new(shared.clone(), hands, letters, process.clock.clone(), process.rng.clone(), ready);
         let files = flags.trust_dir.is_some().then(|| (shelf, sources, flags.file_interval.get(), build_deadline));
-        Self { told, shared, controller, inbox, files }
+        Ok(Self { told, shared, controller, inbox, files })
     }
 
     /// Starts everything. Watches only read, so they need not wait until it is sure who we are; the loop does.

@@ -27,6 +27,7 @@ pub struct Metrics {
     retries: Counter<2>,
     reports: Counter<1>,
     active: Gauge<1>,
+    gate_waits: Histogram<1>,
     at_work: Arc<AtomicUsize>,
 }
 
@@ -48,6 +49,7 @@ impl Metrics {
             retries: meters.counter(&catalogue::RETRIES),
             reports: meters.counter(&catalogue::REPORTS),
             active: meters.gauge(&catalogue::ACTIVE_WORKERS),
+            gate_waits: meters.histogram(&catalogue::GATE_WAIT_TIME),
             at_work: Arc::default(),
         }
     }
@@ -79,6 +81,11 @@ impl Metrics {
     /// A run took so long, gates excluded.
     pub fn took(&self, time: Duration) {
         self.time.took(time, [CONTROLLER]);
+    }
+
+    /// A run waited so long at a gate, in this line.
+    pub fn waited(&self, time: Duration, line: &str) {
+        self.gate_waits.took(time, [line]);
     }
 
     /// A run panicked.

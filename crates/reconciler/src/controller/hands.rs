@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use muster_core::gate::Line;
 use muster_core::heartbeat::{Due, LoopId};
 use muster_core::retry::Retry;
 use muster_executor::{Built, Compiled, Resident, ServeSet, Served};
@@ -23,6 +24,7 @@ use crate::decide::{Agenda, Plan, pod_report};
 use crate::inbox::{Letter, Sender};
 use crate::metrics::Metrics;
 use crate::replica::Event;
+use crate::secrets::Watches;
 use crate::subject::{Purpose, Said, Subject, Uid};
 
 /// Requests of one kind under way at once: enough to fill a round trip, few enough for a server that is waking up.
@@ -44,6 +46,8 @@ pub struct Tools {
     pub serve_set: Arc<ServeSet>,
     /// Holds what was built.
     pub shelf: Shelf,
+    /// Watches the Secrets that specs name.
+    pub secrets: Watches,
     /// Where answers go.
     pub inbox: Sender,
     /// The process's ledger.
@@ -97,12 +101,14 @@ impl Hands {
         let Some(subject) = subject else { return };
         match &letter.event {
             Event::Fetched { uid, loaded: Some(loaded) } => {
+                self.tools.secrets.uses(uid, letter.compiled.as_deref());
                 match &letter.compiled {
                     Some(compiled) => {
                         self.compiled.insert(uid.clone(), Arc::clone(compiled));
                     }
                     None => {
                         self.compiled.remove(uid);
+                        self.tools.workshop.forget(uid);
                     }
                 }
                 if let Err(failure) = &loaded.compiled {
@@ -179,6 +185,8 @@ impl Hands {
         self.running.remove(uid);
         self.duties.remove(uid);
         self.tools.shelf.clear(uid);
+        self.tools.secrets.uses(uid, None);
+        self.tools.workshop.forget(uid);
     }
 
     /// Drops all attempts, and waits for the answers to requests that are on their way.
@@ -224,7 +232,10 @@ impl Hands {
         // A build is planned only for a spec that compiled, and what it compiled to is kept with the news of it.
         let Some(compiled) = self.compiled.get(uid).cloned() else { return };
         let (label, kind) = (subject.label(), subject.reference.kind.as_str());
-        let order = Order { uid: uid.clone(), label, kind, attempt, compiled, owed };
+        // Whoever serves nothing, or not what is wanted, goes before those whose material is only to be renewed.
+        let serves_wanted = purpose == Purpose::Refresh && subject.served.is_some();
+        let line = if serves_wanted { Line::Refresh } else { Line::Urgent };
+        let order = Order { uid: uid.clone(), label, kind, attempt, line, compiled, owed };
         let running = self.tools.workshop.begin(order, self.tools.inbox.clone());
         self.running.insert(uid.clone(), running);
     }
