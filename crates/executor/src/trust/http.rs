@@ -45,7 +45,7 @@ pub enum HttpError {
     /// The proxy's address is none.
     #[error("the proxy for upstreams has no valid address")]
     Proxy(#[source] reqwest::Error),
-    /// The client cannot be made; most likely the system knows no certificate authorities.
+    /// The client cannot be made.
     #[error("the HTTP client for upstreams cannot be made")]
     Client(#[source] reqwest::Error),
 }
@@ -103,23 +103,31 @@ pub enum BadBody {
 impl Http {
     /// A client. The process must have installed a TLS provider before.
     pub fn new(options: &HttpOptions, time: Arc<dyn Time>) -> Result<Self, HttpError> {
-        let mut builder = Client::builder()
-            .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
-            .retry(retry::never())
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .http1_only()
-            .pool_idle_timeout(Duration::from_secs(15))
-            .no_proxy();
-        if let Some(authorities) = &options.authorities {
-            let bundle = reqwest::Certificate::from_pem_bundle(authorities).map_err(HttpError::Authorities)?;
-            builder = builder.tls_certs_merge(bundle);
-        }
-        if let Some(proxy) = &options.https_proxy {
-            let past = options.no_proxy.as_deref().and_then(NoProxy::from_string);
-            builder = builder.proxy(Proxy::https(proxy).map_err(HttpError::Proxy)?.no_proxy(past));
-        }
-        let client = builder.build().map_err(HttpError::Client)?;
+        let authorities = options.authorities.as_deref().unwrap_or_default();
+        let authorities = reqwest::Certificate::from_pem_bundle(authorities).map_err(HttpError::Authorities)?;
+        let proxy = options.https_proxy.as_ref().map(Proxy::https).transpose().map_err(HttpError::Proxy)?;
+        let past = options.no_proxy.as_deref().and_then(NoProxy::from_string);
+        let proxy = proxy.map(|proxy| proxy.no_proxy(past));
+        let builder = || {
+            let builder = Client::builder()
+                .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
+                .retry(retry::never())
+                .redirect(redirect::Policy::none())
+                .referer(false)
+                .http1_only()
+                .pool_idle_timeout(Duration::from_secs(15))
+                .no_proxy();
+            proxy.iter().fold(builder, |builder, proxy| builder.proxy(proxy.clone()))
+        };
+        let client = match builder().tls_certs_merge(authorities.clone()).build() {
+            Ok(client) => client,
+            Err(error) => {
+                // Most likely the image has no bundle of authorities. That matters to whoever has https upstreams only.
+                let error = causes(&error);
+                tracing::warn!(error, "no certificate authorities of the system are trusted by upstream calls");
+                builder().tls_certs_only(authorities).build().map_err(HttpError::Client)?
+            }
+        };
         Ok(Self { client, time, deadline: DEADLINE })
     }
 

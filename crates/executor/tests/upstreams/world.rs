@@ -177,8 +177,9 @@ impl Patience for Remembering {
         async {}.boxed()
     }
 
-    fn waits(&self, why: BuildError) {
+    fn waits(&self, why: BuildError) -> BoxFuture<'_, ()> {
         self.told.lock().unwrap().push(format!("{}: {why}", why.reason()));
+        async {}.boxed()
     }
 }
 

@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 pub use identity::AzureOptions;
 use identity::Identity;
 use jwk::Jwk;
+pub use reqwest::Url as Address;
 
 use super::address::{self, Segments};
 use super::call::{Caller, refusal};

@@ -12,6 +12,7 @@ mod visit;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_core::gate::{Line, Stats};
@@ -43,9 +44,15 @@ pub struct Report {
 }
 
 struct Inner {
-    time: Arc<dyn Time>,
-    rng: Arc<Mutex<dyn Rng + Send>>,
+    shared: Arc<Shared>,
     registry: Mutex<Registry>,
+}
+
+/// What all gates have in common.
+struct Shared {
+    time: Arc<dyn Time>,
+    rng: Mutex<Box<dyn Rng + Send>>,
+    refused: AtomicU64,
 }
 
 #[derive(Default)]
@@ -63,7 +70,8 @@ struct Entry {
 impl Gates {
     /// No gate yet.
     pub fn new(time: Arc<dyn Time>, rng: impl Rng + Send + 'static) -> Self {
-        Self(Arc::new(Inner { time, rng: Arc::new(Mutex::new(rng)), registry: Mutex::default() }))
+        let shared = Shared { time, rng: Mutex::new(Box::new(rng)), refused: AtomicU64::new(0) };
+        Self(Arc::new(Inner { shared: Arc::new(shared), registry: Mutex::default() }))
     }
 
     /// One build begins for the resource `key`.
@@ -81,7 +89,7 @@ impl Gates {
 
     /// All gates, by credential.
     pub fn reports(&self) -> Vec<Report> {
-        let now = self.0.time.now();
+        let now = self.0.shared.time.now();
         let report = |(credential, entry): (&Credential, &Entry)| Report {
             credential: credential.label().to_owned(),
             users: entry.users.len(),
@@ -90,14 +98,19 @@ impl Gates {
         self.registry().gates.iter().map(report).collect()
     }
 
+    /// Calls that upstreams have refused because of their rate, since the process began.
+    pub fn refused(&self) -> u64 {
+        self.0.shared.refused.load(Ordering::Relaxed)
+    }
+
     /// The gate of a credential, of which `key` is a user from now on.
     fn enter(&self, credential: &Credential, key: &Key) -> Arc<Turnstile> {
         let mut registry = self.registry();
         registry.used.entry(Arc::clone(key)).or_default().insert(credential.clone());
-        let entry = registry.gates.entry(credential.clone()).or_insert_with(|| Entry {
-            turnstile: Turnstile::new(Arc::clone(&self.0.time), Arc::clone(&self.0.rng)),
-            users: BTreeSet::new(),
-        });
+        let entry = registry
+            .gates
+            .entry(credential.clone())
+            .or_insert_with(|| Entry { turnstile: Turnstile::new(Arc::clone(&self.0.shared)), users: BTreeSet::new() });
         entry.users.insert(Arc::clone(key));
         Arc::clone(&entry.turnstile)
     }

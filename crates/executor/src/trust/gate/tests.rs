@@ -29,8 +29,9 @@ impl Patience for Told {
         async {}.boxed()
     }
 
-    fn waits(&self, why: BuildError) {
+    fn waits(&self, why: BuildError) -> BoxFuture<'_, ()> {
         self.reasons.lock().unwrap().push(format!("{}: {why}", why.reason()));
+        async {}.boxed()
     }
 }
 

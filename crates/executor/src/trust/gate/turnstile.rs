@@ -6,22 +6,20 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use muster_core::gate::{self, Answer, Gate, Line, Next, Stats, Ticket};
-use rand::Rng;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::Key;
-use crate::trust::time::Time;
+use super::{Key, Shared};
 
 /// One gate.
 pub(super) struct Turnstile {
-    time: Arc<dyn Time>,
-    rng: Arc<Mutex<dyn Rng + Send>>,
+    shared: Arc<Shared>,
     state: Mutex<State>,
 }
 
@@ -71,7 +69,7 @@ pub(super) enum Mood {
 }
 
 impl Turnstile {
-    pub(super) fn new(time: Arc<dyn Time>, rng: Arc<Mutex<dyn Rng + Send>>) -> Arc<Self> {
+    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
         let state = State {
             gate: Gate::new(),
             tickets: HashMap::new(),
@@ -80,7 +78,7 @@ impl Turnstile {
             timer: None,
             failing: false,
         };
-        Arc::new(Self { time, rng, state: Mutex::new(state) })
+        Arc::new(Self { shared, state: Mutex::new(state) })
     }
 
     /// Asks for one call of the resource `key`, which joins the line if it does not stand there yet.
@@ -88,7 +86,7 @@ impl Turnstile {
         let (turn, permit) = oneshot::channel();
         let (ticket, number) = {
             let mut state = self.state();
-            let ticket = state.gate.join(key, line, self.time.now());
+            let ticket = state.gate.join(key, line, self.shared.time.now());
             state.tickets.insert(Arc::clone(key), ticket);
             state.gate.ask(ticket);
             state.asked += 1;
@@ -116,7 +114,7 @@ impl Turnstile {
 
     pub(super) fn mood(&self) -> Mood {
         let state = self.state();
-        let seen = state.gate.stats(self.time.now());
+        let seen = state.gate.stats(self.shared.time.now());
         if seen.probing || seen.pace.is_some() {
             Mood::Refused
         } else if state.failing {
@@ -131,7 +129,7 @@ impl Turnstile {
         let mut turns = Vec::new();
         let mut state = self.state();
         let next = loop {
-            match state.gate.poll(self.time.now()) {
+            match state.gate.poll(self.shared.time.now()) {
                 Next::Send { ticket, permit } => {
                     let waiter = state.waiting.get_mut(&ticket).and_then(VecDeque::pop_front);
                     let permit = Permit { turnstile: Arc::clone(self), permit: Some(permit) };
@@ -158,7 +156,7 @@ impl Turnstile {
         }
         // Outside of a runtime everything is over, and nobody waits any more.
         let (Some(at), Ok(runtime)) = (next, tokio::runtime::Handle::try_current()) else { return };
-        let (sleep, turnstile) = (self.time.sleep_until(at), Arc::downgrade(self));
+        let (sleep, turnstile) = (self.shared.time.sleep_until(at), Arc::downgrade(self));
         let task = runtime.spawn(async move {
             sleep.await;
             if let Some(turnstile) = turnstile.upgrade() {
@@ -170,11 +168,14 @@ impl Turnstile {
     }
 
     fn answered(self: &Arc<Self>, permit: gate::Permit, answer: Answer) {
+        if matches!(answer, Answer::Throttled(_)) {
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
+        }
         {
             let mut state = self.state();
-            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rng = self.shared.rng.lock().unwrap_or_else(PoisonError::into_inner);
             state.failing = answer == Answer::Failed;
-            state.gate.answered(permit, self.time.now(), answer, &mut *rng);
+            state.gate.answered(permit, self.shared.time.now(), answer, &mut **rng);
         }
         self.hand_out();
     }

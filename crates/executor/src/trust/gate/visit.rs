@@ -38,7 +38,7 @@ pub trait Patience: Send + Sync {
 
     /// The build has waited for a while, for this reason: to be reported until it ends. Told again when the reason is
     /// another one.
-    fn waits(&self, why: BuildError);
+    fn waits(&self, why: BuildError) -> BoxFuture<'_, ()>;
 }
 
 /// One build at the gates. It ends with [`Visit::end`]; dropped before that, its resource keeps its places, for the build
@@ -102,7 +102,7 @@ impl Visit {
         credential: &Credential,
         path: &str,
     ) -> F::Output {
-        let time = &self.0.gates.0.time;
+        let time = &self.0.gates.0.shared.time;
         let (mut told, mut pause) = (None, TELL_AFTER);
         loop {
             match select(future, time.sleep_until(time.now().saturating_add(pause))).await {
@@ -112,7 +112,7 @@ impl Visit {
             pause = (pause * 2).min(LOOK_AGAIN);
             if let Some(error) = why(turnstile.mood(), credential).filter(|why| told.as_ref() != Some(why)) {
                 told = Some(error.clone());
-                self.0.patience.waits(BuildError::Load { path: path.to_owned(), error });
+                self.0.patience.waits(BuildError::Load { path: path.to_owned(), error }).await;
             }
         }
     }
