@@ -55,3 +55,14 @@ fn run(home: &Path, check: bool) -> Result<Vec<PathBuf>, Box<dyn std::error::Err
     }
     Ok(stale)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generated_code_is_what_the_proto_files_give() {
+        let stale = run(Path::new(env!("CARGO_MANIFEST_DIR")), true).unwrap();
+        assert!(stale.is_empty(), "run cargo xtask codegen: {stale:?}");
+    }
+}

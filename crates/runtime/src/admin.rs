@@ -49,10 +49,10 @@ async fn readyz(State(pages): State<Pages>, Query(query): Query<HashMap<String, 
     let lines = pages.health.checks();
     let ready = lines.iter().all(|line| line.passed);
     let verbose = query.contains_key("verbose");
-    let shown: String = lines.iter().filter(|line| verbose || !line.passed).map(|line| format!("{line}\n")).collect();
-    let (status, last) =
-        if ready { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") };
-    (status, shown + last).into_response()
+    let mut shown: Vec<String> = lines.iter().filter(|line| verbose || !line.passed).map(ToString::to_string).collect();
+    let (status, last) = if ready { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready") };
+    shown.push(last.to_owned());
+    (status, shown.join("\n") + "\n").into_response()
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {

@@ -127,7 +127,32 @@ pub struct LeaseArgs {
     pub retry_period: GoDuration,
 }
 
+/// A flag has a value that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{flag} {} is too short; use at least {}", shown(*given), shown(*least))]
+pub struct TooShort {
+    /// The flag.
+    pub flag: &'static str,
+    /// Its value.
+    pub given: Duration,
+    /// The smallest value that works.
+    pub least: Duration,
+}
+
 impl ClientArgs {
+    /// Refuses deadlines within which nothing can be answered.
+    pub fn check(&self) -> Result<(), TooShort> {
+        // A deadline below the server's own smallest unit, and a watch that could only end.
+        let least = Duration::from_secs(1);
+        let flags = [
+            ("--request-timeout", self.request_timeout.get()),
+            ("--list-timeout", self.list_timeout.get()),
+            ("--watch-timeout", self.watch_timeout.get()),
+        ];
+        let short = flags.into_iter().find(|(_, given)| *given < least);
+        short.map_or(Ok(()), |(flag, given)| Err(TooShort { flag, given, least }))
+    }
+
     /// The longest time between two signs of life of a healthy watch: it asks for at most a tenth more than
     /// `--watch-timeout`, and kube's watcher waits 5 s beyond that before it calls the connection dead.
     pub fn watch_guard(&self) -> Duration {

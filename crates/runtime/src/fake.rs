@@ -292,7 +292,7 @@ impl State {
 /// Deadlines of 10 s and 30 s, and nobody told.
 pub(crate) fn options(clock: &Clock) -> Options {
     let deadlines = Deadlines { single: Duration::from_secs(10), list: Duration::from_secs(30) };
-    Options { deadlines, clock: clock.clone(), observer: None }
+    Options::with(deadlines, clock.clone())
 }
 
 fn belongs(object: &str, collection: &str, only: Option<&str>) -> bool {

@@ -27,7 +27,10 @@ pub fn timestamp(at: Timestamp) -> prost_types::Timestamp {
 /// The wall time of a monotonic instant, past or future: what our wall clock will or would have shown.
 pub fn wall_of(clock: &Clock, at: Duration) -> prost_types::Timestamp {
     let (now, wall) = (clock.now(), clock.wall());
-    let moved = if at >= now { wall.checked_add(at - now) } else { wall.checked_sub(now - at) };
+    let moved = match at.checked_sub(now) {
+        Some(ahead) => wall.checked_add(ahead),
+        None => wall.checked_sub(now.saturating_sub(at)),
+    };
     timestamp(moved.unwrap_or(wall))
 }
 

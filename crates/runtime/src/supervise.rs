@@ -172,6 +172,7 @@ mod tests {
     }
 
     async fn boom(message: &'static str) {
+        std::future::ready(()).await;
         panic!("{message}");
     }
 

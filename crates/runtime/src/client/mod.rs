@@ -86,6 +86,8 @@ pub struct Options {
     pub deadlines: Deadlines,
     /// Turns a `Retry-After` date into a wait.
     pub clock: Clock,
+    /// How long an unused connection is kept: [`POOL_IDLE`].
+    pub pool_idle: Duration,
     /// Told the outcome of each call, for metrics.
     pub observer: Option<Observer>,
 }
@@ -93,7 +95,12 @@ pub struct Options {
 impl Options {
     /// The deadlines of `args`, without an observer.
     pub fn new(args: &ClientArgs, clock: Clock) -> Self {
-        Self { deadlines: Deadlines::from(args), clock, observer: None }
+        Self::with(Deadlines::from(args), clock)
+    }
+
+    /// These deadlines, without an observer.
+    pub const fn with(deadlines: Deadlines, clock: Clock) -> Self {
+        Self { deadlines, clock, pool_idle: POOL_IDLE, observer: None }
     }
 
     /// Tells `observer` the outcome of each call.
@@ -128,11 +135,11 @@ pub async fn config(args: &ClientArgs) -> Result<Config, Error> {
 
 /// Reads the configuration and builds the client; nothing is sent yet.
 pub async fn connect(args: &ClientArgs, options: Options) -> Result<Client, Error> {
-    build(config(args).await?, options)
+    build(&config(args).await?, options)
 }
 
 /// Builds the client from a configuration.
-pub fn build(config: Config, options: Options) -> Result<Client, Error> {
+pub fn build(config: &Config, options: Options) -> Result<Client, Error> {
     install_crypto();
     let stack = |source| Error::Stack { url: config.cluster_url.to_string(), source: Box::new(source) };
 
@@ -148,7 +155,7 @@ pub fn build(config: Config, options: Options) -> Result<Client, Error> {
     let https = config.rustls_https_connector_with_connector(tcp).map_err(stack)?;
     let http = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(POOL_IDLE)
+        .pool_idle_timeout(options.pool_idle)
         .build::<_, kube::client::Body>(https);
 
     let service = ServiceBuilder::new()

@@ -24,10 +24,9 @@ pub(super) fn readable(head: &Parts, body: &[u8], now: Timestamp) -> Option<Byte
     let pushback = matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let mut status = match told(body) {
         Told::Status(status) if wait.is_some() && retry_after_seconds(&status) == 0 => *status,
-        Told::Status(_) => return None,
         Told::Json => Status::failure(&told_text(body), reason_of(head.status)),
         Told::Text if pushback || wait.is_some() => Status::failure(&told_text(body), reason_of(head.status)),
-        Told::Text => return None,
+        Told::Status(_) | Told::Text => return None,
     };
     status.code = head.status.as_u16();
     if let Some(wait) = wait {

@@ -67,7 +67,7 @@ async fn c49_no_answer_is_a_timeout_of_ours_and_counted() {
     let outcomes = Arc::new(Mutex::new(Vec::new()));
     let log = outcomes.clone();
     let options = options(&clock).observed(move |call, answer, took| {
-        log.lock().unwrap().push((call.to_string(), answer.label(), took.as_secs()))
+        log.lock().unwrap().push((call.to_string(), answer.label(), took.as_secs()));
     });
     let api = config_maps(server.client_of("", options));
 
@@ -101,9 +101,11 @@ where
     (Config::new(url.parse().unwrap()), connections)
 }
 
-fn quick(config: Config) -> Client {
+const SOON: Duration = Duration::from_secs(5);
+
+fn quick(config: &Config) -> Client {
     let deadlines = Deadlines { single: Duration::from_millis(300), list: Duration::from_millis(300) };
-    build(config, Options { deadlines, clock: Clock::system(), observer: None }).unwrap()
+    build(config, Options::with(deadlines, Clock::system())).unwrap()
 }
 
 async fn read_request(stream: &mut TcpStream) -> bool {
@@ -124,7 +126,7 @@ async fn within<T>(what: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn a_server_that_accepts_and_says_nothing_does_not_hang_a_call() {
     let (config, _) = server(|mut stream| async move { while read_request(&mut stream).await {} }).await;
-    assert_eq!(retry(within(config_maps(quick(config)).get("x")).await), Retry::Timeout);
+    assert_eq!(retry(within(config_maps(quick(&config)).get("x")).await), Retry::Timeout);
 }
 
 #[tokio::test]
@@ -136,7 +138,7 @@ async fn an_answer_that_stops_half_way_does_not_hang_a_call() {
         while read_request(&mut stream).await {}
     })
     .await;
-    assert_eq!(retry(within(config_maps(quick(config)).get("x")).await), Retry::Timeout);
+    assert_eq!(retry(within(config_maps(quick(&config)).get("x")).await), Retry::Timeout);
 }
 
 #[tokio::test]
@@ -145,12 +147,12 @@ async fn a_closed_port_and_a_cut_connection_are_unreachable() {
         read_request(&mut stream).await;
     })
     .await;
-    assert_eq!(retry(within(config_maps(quick(config)).get("x")).await), Retry::Unreachable);
+    assert_eq!(retry(within(config_maps(quick(&config)).get("x")).await), Retry::Unreachable);
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let api = config_maps(quick(Config::new(url.parse().unwrap())));
+    let api = config_maps(quick(&Config::new(url.parse().unwrap())));
     let verdict = classify(&within(api.get("x")).await.unwrap_err());
     assert_eq!((verdict.retry, verdict.sentence.as_str()), (Retry::Unreachable, "the API server refuses connections"));
 }
@@ -168,12 +170,23 @@ async fn keep_alive(mut stream: TcpStream) {
 async fn a_connection_is_kept_for_the_next_call_but_not_for_long() {
     let (config, connections) = server(keep_alive).await;
     let count = move || connections.load(std::sync::atomic::Ordering::SeqCst);
-    let api = config_maps(quick(config));
+    let api = config_maps(quick(&config));
     for _ in 0..5 {
         let _ = within(api.get("x")).await;
     }
     assert_eq!(count(), 1);
-    assert_eq!(POOL_IDLE, Duration::from_secs(15));
+
+    let (config, connections) = server(keep_alive).await;
+    let options = Options::with(Deadlines { single: SOON, list: SOON }, Clock::system());
+    assert_eq!(options.pool_idle, Duration::from_secs(15));
+    let api = config_maps(build(&config, Options { pool_idle: Duration::from_millis(20), ..options }).unwrap());
+    within(async {
+        while connections.load(std::sync::atomic::Ordering::SeqCst) < 2 {
+            let _ = api.get("x").await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ pub struct Leadership {
 #[derive(Clone, Debug)]
 pub struct Term {
     lost: CancellationToken,
-    _held: TaskTrackerToken,
+    held: TaskTrackerToken,
 }
 
 impl Candidate {
@@ -242,7 +242,7 @@ impl Driver {
         self.leader.set(1.0, []);
         self.transitions.one(["Lead"]);
         let tracker = TaskTracker::new();
-        let term = Term { lost: CancellationToken::new(), _held: tracker.token() };
+        let term = Term { lost: CancellationToken::new(), held: tracker.token() };
         self.terms.send_replace(Some(term));
     }
 
@@ -254,7 +254,7 @@ impl Driver {
         self.transitions.one([reason.category()]);
         let Some(term) = self.terms.send_replace(None) else { return };
         term.lost.cancel();
-        let held = term._held.task_tracker().clone();
+        let held = term.held.task_tracker().clone();
         drop(term);
         held.close();
         if tokio::time::timeout(self.candidate.timing.renew_deadline(), held.wait()).await.is_err() {

@@ -10,7 +10,7 @@ use kube::Client;
 use muster_core::heartbeat::{LoopId, ThresholdError};
 use tonic::service::Routes;
 
-use crate::args::{ClientArgs, HealthArgs, LivenessArgs, PodArgs, ShutdownArgs, TelemetryArgs};
+use crate::args::{ClientArgs, HealthArgs, LivenessArgs, PodArgs, ShutdownArgs, TelemetryArgs, TooShort};
 use crate::client;
 use crate::clock::Clock;
 use crate::fault::{FaultArgs, Faults};
@@ -94,6 +94,9 @@ pub struct Process {
 /// The process cannot start. All are matters of configuration or of the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// A deadline is too short to be of use.
+    #[error(transparent)]
+    TooShort(#[from] TooShort),
     /// `--stall-threshold` does not fit the deadlines.
     #[error(transparent)]
     Threshold(#[from] ThresholdError),
@@ -134,6 +137,7 @@ impl StartError {
     /// Stable name for logs.
     pub const fn category(&self) -> &'static str {
         match self {
+            Self::TooShort(_) => "TooShort",
             Self::Threshold(error) => error.category(),
             Self::Bind(error) => error.category(),
             Self::Client(error) => error.category(),
@@ -172,6 +176,7 @@ impl Process {
         telemetry: Telemetry,
         signals: Signals,
     ) -> Result<Self, StartError> {
+        args.client.check()?;
         let deadlines = args.client.deadlines().into_iter().chain(setup.deadlines.iter().copied());
         let threshold = args.liveness.threshold(deadlines)?;
         let grpc = net::bind(args.health.health_addr, "--health-addr")?;

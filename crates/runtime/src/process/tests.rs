@@ -169,6 +169,9 @@ async fn what_cannot_work_is_refused_before_anything_runs() {
     assert_eq!(error.category(), "TooShort");
     assert!(error.to_string().contains("1m30s") && error.to_string().contains("2m"), "{error}");
 
+    let error = refused(start(&["--list-timeout", "0s"]).await);
+    assert_eq!(error.to_string(), "--list-timeout 0s is too short; use at least 1s");
+
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let error = refused(start_at(&taken.local_addr().unwrap().to_string(), &[]).await);
     assert!(error.to_string().contains("(--admin-addr): another process has this port"), "{error}");

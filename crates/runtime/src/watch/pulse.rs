@@ -157,9 +157,9 @@ impl Pulse {
             };
         let told = verdict.sentence.clone();
         if usable {
-            self.0.check.pass_with(told)
+            self.0.check.pass_with(told);
         } else {
-            self.0.check.fail(told)
+            self.0.check.fail(told);
         }
         self.0.state.send_replace(WatchState {
             synced: before.synced,

@@ -11,6 +11,7 @@ use tonic::{Code, Streaming};
 use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, Serving};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_reflection::pb::{v1 as new, v1alpha as old};
 
 use super::*;
 use crate::clock::Clock;
@@ -213,7 +214,6 @@ async fn reflection_lists_every_service_in_both_versions() {
     let rig = rig();
     let expected = ["grpc.health.v1.Health", "muster.v1.Replica"];
 
-    use tonic_reflection::pb::v1 as new;
     let mut client = new::server_reflection_client::ServerReflectionClient::new(rig.channel("127.0.0.1").await);
     let list = new::server_reflection_request::MessageRequest::ListServices(String::new());
     let ask = new::ServerReflectionRequest { host: String::new(), message_request: Some(list) };
@@ -225,7 +225,6 @@ async fn reflection_lists_every_service_in_both_versions() {
     let names: Vec<String> = services.service.into_iter().map(|service| service.name).collect();
     assert!(expected.iter().all(|name| names.iter().any(|listed| listed == name)), "{names:?}");
 
-    use tonic_reflection::pb::v1alpha as old;
     let mut client = old::server_reflection_client::ServerReflectionClient::new(rig.channel("127.0.0.1").await);
     let list = old::server_reflection_request::MessageRequest::ListServices(String::new());
     let ask = old::ServerReflectionRequest { host: String::new(), message_request: Some(list) };
