@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let bench = ["run", "--release", "--quiet", "--package", "muster-simulation", "--bin", "livelock", "--"];
         return step::become_command(workspace::cargo(bench).args(&args.args));
     }
-    let pending = tools::Pending::start(&Tool::CONTROL_PLANE);
+    let pending = tools::Pending::start(&Tool::CONTROL_PLANE)?;
     step::run("build", &mut workspace::cargo(["build", "--release", "--workspace", "--bins"]))?;
     pending.wait()?;
     step::become_command(workspace::lab(true).args(["bench", &args.name]).args(&args.args))

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !control_plane {
         bail!("say what to start: cargo xtask cluster up --control-plane");
     }
-    let pending = tools::Pending::start(&Tool::CONTROL_PLANE);
+    let pending = tools::Pending::start(&Tool::CONTROL_PLANE)?;
     step::run("build", &mut workspace::cargo(["build", "--workspace", "--bins"]))?;
     pending.wait()?;
     step::become_command(workspace::lab(false).args(["cluster", "up", "--control-plane"]))

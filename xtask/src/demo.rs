@@ -17,7 +17,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let pending = tools::Pending::start(&Tool::CONTROL_PLANE);
+    let pending = tools::Pending::start(&Tool::CONTROL_PLANE)?;
     step::run("build", &mut workspace::cargo(["build", "--workspace", "--bins"]))?;
     pending.wait()?;
     step::become_command(workspace::lab(false).arg("demo").args(&args.args))

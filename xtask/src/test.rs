@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let pending = tools::Pending::start(&Tool::CONTROL_PLANE);
+    let pending = tools::Pending::start(&Tool::CONTROL_PLANE)?;
     let built = step::run("build", &mut workspace::cargo(["build", "--workspace", "--all-targets"]));
     pending.wait()?;
     built?;

@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
     tokio::pin!(server);
     loop {
         tokio::select! {
-            served = &mut server => return Ok(served?),
+            served = &mut server => return served.context("cannot serve"),
             _ = readiness.recv() => ready = !ready,
             _ = liveness.recv() => alive = !alive,
             _ = terminate.recv() => println!("asked to end"),

@@ -14,9 +14,9 @@ const LOCK: &str = ".lock";
 /// Marks what was kept for a person to read.
 const KEEP: &str = ".keep";
 /// Younger folders may still be on their way to their lock.
-const SETTLED: Duration = Duration::from_secs(60);
+const SETTLED: Duration = Duration::from_mins(1);
 /// What nobody looked at for a day goes too.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+const KEPT_FOR: Duration = Duration::from_hours(24);
 /// Set to keep every folder, whatever happened.
 const KEEP_ALL: &str = "MUSTER_KEEP";
 

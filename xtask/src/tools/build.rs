@@ -1,7 +1,7 @@
 //! Builds one Go binary into the cache: never half a file, never twice at once, never in silence.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,13 +59,7 @@ fn compile(tool: Tool, output: &Path) -> Result<()> {
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
-        .map_err(|error| match error.kind() {
-            ErrorKind::NotFound => anyhow::anyhow!(
-                "Go is not installed: install Go 1.26 (https://go.dev/dl), or name a folder that has {} in KUBEBUILDER_ASSETS",
-                tool.name()
-            ),
-            _ => anyhow::Error::new(error).context("cannot start go"),
-        })?;
+        .context("cannot start go")?;
     let words = listen(&mut go);
     let status = loop {
         let due = Instant::now() + PROGRESS;

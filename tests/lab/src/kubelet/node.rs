@@ -120,8 +120,7 @@ impl Node {
             slot.saw(Some(pod));
             return;
         }
-        let file = format!("{}_{}_{}", pod.namespace().unwrap_or_default(), pod.name_any(), uid);
-        let (log, dir) = (self.plane.logs.join(format!("{file}.log")), self.plane.files.join(&uid));
+        let (log, dir) = (self.plane.logs.join(log_name(&pod, &uid)), self.plane.files.join(&uid));
         let slot = Arc::new(Slot::new(pod, self.plane.net.next_ip(), log, dir));
         slots.insert(uid, Arc::clone(&slot));
         workers.spawn(worker::run(Arc::clone(self), slot));
@@ -132,6 +131,12 @@ impl Node {
             slot.saw(None);
         }
     }
+}
+
+/// A file name has room for 255 bytes, the name of a pod alone may take 253 of them.
+fn log_name(pod: &Pod, uid: &str) -> String {
+    let name: String = pod.name_any().chars().take(100).collect();
+    format!("{}_{name}_{uid}.log", pod.namespace().unwrap_or_default())
 }
 
 /// Watches pods and runs their workers, for ever. Dropping it drops the workers, and they their processes.
@@ -166,4 +171,18 @@ pub(super) async fn run(node: Arc<Node>) {
 #[expect(clippy::disallowed_methods, reason = "the lab plays a part of the world, and the world has a clock")]
 pub(super) fn now() -> Timestamp {
     Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_names_fit_into_a_file_name() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p".repeat(253), "namespace": "n".repeat(63)}
+        }))
+        .unwrap();
+        assert!(log_name(&pod, "01234567-89ab-cdef-0123-456789abcdef").len() <= 255);
+    }
 }
