@@ -188,3 +188,40 @@ fn table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(arguments: &[&str]) -> Args {
+        Args::parse_from(["livelock"].iter().chain(arguments))
+    }
+
+    #[test]
+    fn arguments_are_consistent() {
+        <Args as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_row_has_the_keys_that_are_promised() {
+        let cases: Vec<_> = cases().into_iter().filter(|case| case.n == 300 && case.charged).collect();
+        let rows = measure(&cases, &args(&["--json", "--seeds", "1"]));
+        let row = |policy| rows.iter().find(|row| row.policy == policy).unwrap();
+        let value = serde_json::to_value(row("muster")).unwrap();
+        for key in
+            ["bench", "policy", "n", "processes", "charged", "retry_after", "synced", "ratio", "requests", "refused"]
+        {
+            assert!(value.get(key).is_some_and(|value| !value.is_null()), "{key}: {value}");
+        }
+        assert!(serde_json::to_value(row("fixed")).unwrap()["ratio"].is_null(), "never is null");
+    }
+
+    #[test]
+    fn rows_keep_the_order_of_the_cases() {
+        let cases: Vec<_> = cases().into_iter().filter(|case| case.n == 29).collect();
+        let rows = measure(&cases, &args(&["--seeds", "1"]));
+        let order = |row: &Row| (row.processes, row.charged, row.retry_after);
+        assert_eq!(rows.len(), 24);
+        assert!(rows.is_sorted_by_key(order));
+    }
+}
