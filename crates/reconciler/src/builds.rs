@@ -86,6 +86,8 @@ impl Workshop {
         self.tasks.spawn(
             async move {
                 tokio::select! {
+                    // First, so that an attempt that was dropped does not get in line once more.
+                    biased;
                     () = cancelled.cancelled() => tracing::debug!("dropped: nobody wants its result any more"),
                     () = workshop.work(order, inbox) => {}
                 }
@@ -159,3 +161,6 @@ fn facts(built: &Built) -> Facts {
         warnings: built.warnings.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,7 +103,8 @@ impl Replica {
             Plan::Build { generation, purpose } => {
                 self.attempts += 1;
                 subject.forced = false;
-                subject.attempt = Some(Attempt { id: self.attempts, generation: *generation, purpose: *purpose });
+                let (generation, purpose) = (*generation, *purpose);
+                subject.attempt = Some(Attempt { id: self.attempts, generation, purpose, superseded: false });
                 return Some(self.attempts);
             }
             Plan::Cancel => subject.attempt = None,

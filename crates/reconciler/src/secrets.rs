@@ -151,7 +151,7 @@ impl Watches {
                 tracing::info!(secret = name, "a Secret has changed");
                 let users = self.used().get(&name).map(|used| used.by.clone()).unwrap_or_default();
                 for uid in users {
-                    self.0.inbox.tell(News::MaterialChanged { uid }).await;
+                    self.0.inbox.tell(News::SecretChanged { uid }).await;
                 }
             }
         }

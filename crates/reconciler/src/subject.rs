@@ -108,6 +108,8 @@ pub struct Attempt {
     pub generation: i64,
     /// What it is for.
     pub purpose: Purpose,
+    /// What it may have read has changed meanwhile: it has to begin anew.
+    pub superseded: bool,
 }
 
 /// What an attempt is for.

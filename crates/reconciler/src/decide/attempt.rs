@@ -7,13 +7,14 @@ use muster_api::RetryClass;
 
 use super::standing::at;
 use super::{Next, Plan, Snapshot};
-use crate::subject::{Present, Purpose, Subject};
+use crate::subject::{Attempt, Present, Purpose, Subject};
 
-/// The attempt that is going on builds something nobody wants any more: another generation is wanted, or a scope turned
-/// out to be somebody else's.
+/// The attempt that is going on builds something nobody wants any more: another generation is wanted, a scope turned out
+/// to be somebody else's, or the Secret it read holds something else now, which it would not notice before it ends.
 pub(super) fn is_moot(seen: &Snapshot<'_>, present: &Present) -> bool {
     let attempt = seen.subject.attempt.as_ref();
-    attempt.is_some_and(|attempt| attempt.generation != present.generation || seen.claim.is_blocked())
+    let is_moot = |attempt: &Attempt| attempt.generation != present.generation || attempt.superseded;
+    attempt.is_some_and(|attempt| is_moot(attempt) || seen.claim.is_blocked())
 }
 
 /// What an attempt would be for.

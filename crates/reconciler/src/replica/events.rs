@@ -90,6 +90,11 @@ pub enum Event {
         /// Whose.
         uid: Uid,
     },
+    /// A Secret that a spec names holds something else than before.
+    SecretChanged {
+        /// Whose spec.
+        uid: Uid,
+    },
     /// The own object was applied; this is what the server answered.
     Wrote {
         /// The executor.
@@ -128,7 +133,8 @@ impl Event {
             | Self::OwnSeen { .. }
             | Self::OwnGone { .. }
             | Self::OwnListed { .. }
-            | Self::MaterialChanged { .. } => None,
+            | Self::MaterialChanged { .. }
+            | Self::SecretChanged { .. } => None,
         }
     }
 }
@@ -148,6 +154,7 @@ impl Replica {
             Event::Parked { uid, attempt, failure } => self.parked(&uid, attempt, failure),
             Event::Attempted { uid, attempt, result } => self.attempted(&uid, attempt, result, now, rng),
             Event::MaterialChanged { uid } => self.material_changed(&uid),
+            Event::SecretChanged { uid } => self.secret_changed(&uid),
             Event::Wrote { uid, own } => self.wrote(&uid, own, now, rng),
             Event::Erased { uid } => self.erased(&uid),
             Event::WriteFailed { uid, retry } => self.write_failed(&uid, retry, now, rng),
@@ -214,6 +221,15 @@ impl Replica {
         let fails = |subject: &Subject| subject.verdict.as_ref().is_some_and(|verdict| verdict.result.is_err());
         if !self.subjects.get(uid).is_none_or(fails) {
             self.force(uid);
+        }
+    }
+
+    /// Somebody put another credential or other material there on purpose: it acts at once, also where the last one failed
+    /// or still waits at a gate.
+    fn secret_changed(&mut self, uid: &Uid) {
+        self.force(uid);
+        if let Some(attempt) = self.subjects.get_mut(uid).and_then(|subject| subject.attempt.as_mut()) {
+            attempt.superseded = true;
         }
     }
 

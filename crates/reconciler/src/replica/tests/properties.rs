@@ -135,7 +135,9 @@ impl Game {
             Op::Alter { name, delete } => self.alter(NAMES[name], delete),
             Op::Material { name } => {
                 let uid = self.uid(NAMES[name]);
-                self.world.happens(Event::MaterialChanged { uid });
+                let files = name % 2 == 0;
+                let event = if files { Event::MaterialChanged { uid } } else { Event::SecretChanged { uid } };
+                self.world.happens(event);
             }
             Op::Sync => self.world.sync(),
             Op::Pass { seconds } => self.world.pass(Duration::from_secs(seconds.into())),

@@ -14,7 +14,7 @@
 //! built a [until=1h] [first=30m] [warn=WORD]   the attempt succeeded
 //! failed a REASON TEXT        the attempt failed
 //! parked a TEXT               the attempt waits at a gate
-//! changed a                   its files changed
+//! changed a                   its files changed; `secret a`: the data of a Secret it names
 //! wrote a                     the write that is on its way succeeded
 //! refused a                   … was refused for good; `unwritten a`: may pass later
 //! altered a                   somebody edits the own object; `lost a`: deletes it
@@ -184,6 +184,7 @@ impl World {
             }
             "parked" => Event::Parked { attempt: self.attempt(&uid), uid, failure: Failure::throttled(rest.join(" ")) },
             "changed" => Event::MaterialChanged { uid },
+            "secret" => Event::SecretChanged { uid },
             "wrote" => return self.wrote(&uid),
             "refused" => Event::WriteFailed { uid, retry: Retry::SchemaOutdated },
             "unwritten" => Event::WriteFailed { uid, retry: Retry::Forbidden },

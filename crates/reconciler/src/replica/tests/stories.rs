@@ -285,6 +285,39 @@ fn waiting_at_a_gate_is_a_verdict_unless_the_wanted_generation_serves() {
 }
 
 #[test]
+fn c21_a_changed_secret_acts_at_once_also_where_the_last_attempt_failed_or_still_waits() {
+    check(
+        "
+        sync
+        see a 1
+            a announce
+            a fetch 1
+        load a 1 [x] refresh=1h
+            a load 1
+        parked a the vault asks to slow down
+            a report 1 failed Nothing RateLimited: the vault asks to slow down
+        wrote a
+        secret a
+            a cancel
+            a load 1
+        failed a TokenUnreadable the token cannot be read
+            a report 1 failed Nothing TokenUnreadable: the token cannot be read
+        wrote a
+        secret a
+            a load 1
+        built a
+            a serve 1 Wanted
+            a report 1 ok Wanted Built
+        wrote a
+        secret a
+            a refresh 1
+        built a
+        +10m
+        ",
+    );
+}
+
+#[test]
 fn the_older_executor_holds_a_scope_and_the_other_takes_over_when_it_is_dropped() {
     check(
         "
