@@ -18,6 +18,8 @@ pub mod kubelet;
 pub mod manifests;
 pub mod net;
 pub mod process;
+pub mod proxy;
+pub mod skip;
 pub mod wait;
 
 mod random;

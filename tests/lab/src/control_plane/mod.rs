@@ -107,6 +107,16 @@ impl ControlPlane {
         self.credentials.ca_file()
     }
 
+    /// Certificate of the API server, PEM: for whoever stands in front of it.
+    pub(crate) fn server_certificate(&self) -> PathBuf {
+        self.credentials.server_certificate()
+    }
+
+    /// Its key.
+    pub(crate) fn server_key(&self) -> PathBuf {
+        self.credentials.server_key()
+    }
+
     /// The administrator's token.
     pub fn admin_token(&self) -> &str {
         self.credentials.token(User::Admin)
