@@ -1,8 +1,13 @@
-//! `cargo xtask codegen`: the custom resource definitions under `deploy/crds`, written by the crate that knows the kinds.
+//! `cargo xtask codegen`: what is checked in and made from code: definitions, protobuf code, pages of the documentation.
+//! Each is written by the crate that knows it.
 
 use anyhow::Result;
 
 use crate::{step, workspace};
+
+/// Packages and their examples that write generated files.
+const GENERATORS: [(&str, &str); 3] =
+    [("muster-api", "codegen"), ("muster-runtime", "protogen"), ("muster-runtime", "metricsdoc")];
 
 /// Arguments of `codegen`.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -18,9 +23,12 @@ impl Args {
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
-    let mut generate = workspace::cargo(["run", "--quiet", "--package", "muster-api", "--example", "codegen", "--"]);
-    if args.check {
-        generate.arg("--check");
+    for (package, example) in GENERATORS {
+        let mut generate = workspace::cargo(["run", "--quiet", "--package", package, "--example", example, "--"]);
+        if args.check {
+            generate.arg("--check");
+        }
+        step::run(&format!("codegen {example}{}", if args.check { " --check" } else { "" }), &mut generate)?;
     }
-    step::run(if args.check { "codegen --check" } else { "codegen" }, &mut generate)
+    Ok(())
 }
