@@ -47,7 +47,14 @@ pub struct HealthArgs {
 #[command(next_help_heading = "Telemetry")]
 pub struct TelemetryArgs {
     /// Log filter in the syntax of tracing's EnvFilter, such as "info,muster_reconciler=debug"
-    #[arg(long, visible_alias = "log-level", env = "MUSTER_LOG_FILTER", value_name = "FILTER", default_value = "info")]
+    // kube's watcher repeats each refused list in full; ours tells the first one in a sentence.
+    #[arg(
+        long,
+        visible_alias = "log-level",
+        env = "MUSTER_LOG_FILTER",
+        value_name = "FILTER",
+        default_value = "info,kube_runtime=error"
+    )]
     pub log_filter: String,
     /// Form of a log line
     #[arg(long, env = "MUSTER_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]

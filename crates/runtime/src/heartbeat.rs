@@ -27,8 +27,9 @@ pub struct Loop {
 
 /// A piece of work of one loop.
 ///
-/// Dropped half-way (its task was cancelled because its object is gone or changed), it is withdrawn: nobody owes it any
-/// more. Dropped by a panic it stays owed, so that a panic outside [`crate::supervise::catch`] cannot pass for idleness.
+/// Dropped half-way it is withdrawn, for nobody owes it any more: its task was cancelled because its object is gone or
+/// changed, or the run panicked. A panic does not pass for idleness by this: [`crate::supervise`] sees it, either as a
+/// failed run that is tried again or as a task that ended.
 #[derive(Debug)]
 #[must_use = "work that is dropped is withdrawn"]
 pub struct Work<S> {
@@ -194,9 +195,6 @@ impl<S> Work<S> {
 
 impl<S> Drop for Work<S> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
         if let Some(ticket) = self.ticket.take() {
             self.owner.heartbeat.with(|ledger| ledger.withdraw(ticket));
         }

@@ -14,6 +14,8 @@ use http::{Request, Response, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full};
 use tower::{BoxError, Layer, Service};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::{AnswerBody, Call, Options, Verb, pushback};
 use crate::args::{ClientArgs, shown};
@@ -128,7 +130,8 @@ where
         }
         let answer = self.inner.call(request);
         let options = self.options.clone();
-        Box::pin(async move {
+        let span = tracing::info_span!("api", otel.name = %call, otel.kind = "client", code = Empty);
+        let counted = async move {
             let begun = options.clock.now();
             let result = match tokio::time::timeout(limit, answered(&call, answer, &options)).await {
                 Ok(result) => result,
@@ -140,12 +143,15 @@ where
                 Err(_) => Answer::Broken,
             };
             let took = options.clock.now().saturating_sub(begun);
-            tracing::trace!(%call, outcome = %outcome.label(), millis = took.as_millis(), "API call");
+            let code = outcome.label();
+            Span::current().record("code", &code);
+            tracing::trace!(%call, code, millis = took.as_millis(), "API call");
             if let Some(observer) = &options.observer {
                 observer(&call, outcome, took);
             }
             result
-        })
+        };
+        Box::pin(counted.instrument(span))
     }
 }
 

@@ -95,6 +95,10 @@ impl Readiness {
 
     fn change(&self, change: impl FnOnce(&mut Book)) {
         change(&mut self.book());
+        self.tell();
+    }
+
+    fn tell(&self) {
         self.changed.send_modify(|version| *version = version.wrapping_add(1));
     }
 }
@@ -102,23 +106,22 @@ impl Readiness {
 impl Check {
     /// It passes.
     pub fn pass(&self) {
-        self.set(true, Cow::Borrowed(""));
+        self.set(Some(true), Cow::Borrowed(""));
     }
 
     /// It passes, but `note` is worth knowing: for `?verbose` only.
     pub fn pass_with(&self, note: impl Into<Cow<'static, str>>) {
-        self.set(true, note.into());
+        self.set(Some(true), note.into());
     }
 
     /// It fails, for this reason.
     pub fn fail(&self, reason: impl Into<Cow<'static, str>>) {
-        self.set(false, reason.into());
+        self.set(Some(false), reason.into());
     }
 
     /// Keeps the answer and changes what is worth knowing about it.
     pub fn note(&self, note: impl Into<Cow<'static, str>>) {
-        let passed = self.passes();
-        self.set(passed, note.into());
+        self.set(None, note.into());
     }
 
     /// Whether it passes at present.
@@ -131,17 +134,20 @@ impl Check {
         self.name
     }
 
-    fn set(&self, passed: bool, text: Cow<'static, str>) {
-        let before = self.readiness.book().checks.get(self.name).cloned();
-        if before.as_ref() == Some(&(passed, text.clone())) {
-            return;
+    /// Wakes those who wait for a change only if there is one.
+    fn set(&self, passed: Option<bool>, text: Cow<'static, str>) {
+        let (before, after) = {
+            let mut book = self.readiness.book();
+            let entry = book.checks.entry(self.name).or_default();
+            let after = (passed.unwrap_or(entry.0), text);
+            (std::mem::replace(entry, after.clone()), after)
+        };
+        if before.0 != after.0 {
+            tracing::info!(check = self.name, passed = after.0, reason = %after.1, "readiness check changed");
         }
-        if before.is_none_or(|(was, _)| was != passed) {
-            tracing::info!(check = self.name, passed, reason = %text, "readiness check changed");
+        if before != after {
+            self.readiness.tell();
         }
-        self.readiness.change(|book| {
-            book.checks.insert(self.name, (passed, text));
-        });
     }
 }
 

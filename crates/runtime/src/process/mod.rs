@@ -1,6 +1,7 @@
 //! A Muster process from start to end: everything that can be refused is bound before anything runs, a first signal
 //! takes readiness away, drains and releases, and whatever ends on its own ends the process with a reason.
 
+mod entry;
 mod observe;
 mod probes;
 
@@ -9,6 +10,8 @@ use std::time::Duration;
 use kube::Client;
 use muster_core::heartbeat::{LoopId, ThresholdError};
 use tonic::service::Routes;
+
+pub use entry::block_on;
 
 use crate::args::{ClientArgs, HealthArgs, LivenessArgs, PodArgs, ShutdownArgs, TelemetryArgs, TooShort};
 use crate::client;
@@ -24,6 +27,9 @@ use crate::shutdown::{Shutdown, Signals};
 use crate::supervise::{Ended, Outcome, Tasks};
 use crate::telemetry::{self, Component, Telemetry};
 use crate::watch::{self, Contact};
+
+/// How long tasks may take to be dropped.
+const ABORTING: Duration = Duration::from_secs(1);
 
 /// The flags every process has.
 #[derive(clap::Args, Clone, Debug)]
@@ -313,7 +319,8 @@ async fn drain(tasks: &Tasks, shutdown: &Shutdown, signals: &mut Signals, grace:
     };
     let left = tasks.running();
     shutdown.abort();
-    tasks.finished().await;
+    // A task that blocks its thread does not even notice; the runtime's end does not wait for it either.
+    let _ = tokio::time::timeout(ABORTING, tasks.finished()).await;
     Some(RunError::Aborted { tasks: left, cause })
 }
 
