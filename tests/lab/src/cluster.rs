@@ -3,23 +3,32 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
 use muster_toolbox::{Origin, Tool, find};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control_plane::{ControlPlane, Options};
-use crate::kubelet::{self, Kubelet};
+use crate::kubelet::{self, Kubelet, Launch};
 
 /// Starts a control plane with a kubelet's stand-in, says how to use it, and keeps it up until Ctrl-C or SIGTERM.
 pub async fn up() -> Result<()> {
     let mut end = End::listen()?;
     let plane = ControlPlane::start(Options::default()).await?;
     let kubelet = Kubelet::start(&plane, kubelet::Options::default()).await?;
+    kubelet.customise(listen_on_own_address);
     let version = plane.client()?.apiserver_version().await.context("cannot ask for the version")?.git_version;
     say(&welcome(&version, plane.url(), &plane.kubeconfig(), &plane.logs()));
     end.asked().await;
     kubelet.stop().await;
     plane.stop().await;
     Ok(())
+}
+
+/// Replicas that share a machine cannot share its ports, as they could in network namespaces.
+fn listen_on_own_address(_: &Pod, launch: &mut Launch) {
+    for (name, port) in [("MUSTER_HEALTH_ADDR", 8086), ("MUSTER_ADMIN_ADDR", 8080)] {
+        launch.env.push((name.to_owned(), format!("{}:{port}", launch.ip)));
+    }
 }
 
 /// The two ways a person or a supervisor ends a program.

@@ -2,6 +2,7 @@
 //! computes them. Pure, apart from looking which binaries exist.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,6 +18,8 @@ pub struct Launch {
     pub command: Vec<String>,
     /// Environment of the manifest, in its order. Later ones win.
     pub env: Vec<(String, String)>,
+    /// The pod's own address, for programs that would otherwise listen on all of this machine's.
+    pub ip: Ipv4Addr,
     /// URL of the API server that its kubeconfig names: the real one, or a proxy in front of it.
     pub api_server: String,
 }
@@ -24,8 +27,8 @@ pub struct Launch {
 /// What only the node knows about a pod.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
-    pub(super) pod_ip: &'a str,
-    pub(super) host_ip: &'a str,
+    pub(super) pod_ip: Ipv4Addr,
+    pub(super) host_ip: Ipv4Addr,
     pub(super) node: &'a str,
 }
 
@@ -45,7 +48,7 @@ impl Launch {
         };
         let command = command.iter().chain(container.args.iter().flatten());
         let command = command.map(|word| expand(word, |name| lookup(&env, name))).collect();
-        Ok(Self { command, env, api_server: api_server.to_owned() })
+        Ok(Self { command, env, ip: place.pod_ip, api_server: api_server.to_owned() })
     }
 }
 
@@ -108,8 +111,8 @@ fn field_value(path: &str, pod: &Pod, place: Place<'_>) -> Result<String> {
         "metadata.uid" => pod.uid().unwrap_or_default(),
         "spec.nodeName" => place.node.to_owned(),
         "spec.serviceAccountName" => service_account_of(pod).to_owned(),
-        "status.hostIP" => place.host_ip.to_owned(),
-        "status.podIP" | "status.podIPs" => place.pod_ip.to_owned(),
+        "status.hostIP" => place.host_ip.to_string(),
+        "status.podIP" | "status.podIPs" => place.pod_ip.to_string(),
         _ => bail!("{path}"),
     })
 }
@@ -141,7 +144,8 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place<'_> = Place { pod_ip: "127.66.1.1", host_ip: "127.66.0.3", node: "lab" };
+    const PLACE: Place<'_> =
+        Place { pod_ip: Ipv4Addr::new(127, 66, 1, 1), host_ip: Ipv4Addr::new(127, 66, 0, 3), node: "lab" };
 
     fn pod(container: &Value) -> Pod {
         serde_json::from_value(json!({

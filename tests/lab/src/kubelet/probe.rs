@@ -85,7 +85,10 @@ impl Probe {
             let endpoint = Endpoint::from_shared(format!("http://{ip}:{}", self.port)).map_err(|e| e.to_string())?;
             let channel = endpoint.connect().await.map_err(|error| chain(&error))?;
             let request = HealthCheckRequest { service: self.service.clone() };
-            let answer = HealthClient::new(channel).check(request).await.map_err(|status| status.to_string())?;
+            let answer = HealthClient::new(channel)
+                .check(request)
+                .await
+                .map_err(|status| format!("{:?}: {}", status.code(), status.message()))?;
             match answer.into_inner().status() {
                 ServingStatus::Serving => Ok(()),
                 other => Err(other.as_str_name().to_owned()),

@@ -167,8 +167,7 @@ impl Worker {
     /// Starts the process as the manifest and the test want it.
     fn start(&mut self) -> Result<(watch::Receiver<Option<ExitStatus>>, Vec<Probe>)> {
         let probes = Probe::all(container(&self.pod)?)?;
-        let host_ip = self.node.host_ip.to_string();
-        let place = Place { pod_ip: &self.facts.pod_ip, host_ip: &host_ip, node: &self.node.options.node };
+        let place = Place { pod_ip: self.slot.ip, host_ip: self.node.host_ip, node: &self.node.options.node };
         let mut launch = Launch::of(&self.pod, place, &self.node.plane.url)?;
         let customise = self.node.customise.read().unwrap_or_else(PoisonError::into_inner).clone();
         customise(&self.pod, &mut launch);
