@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use clap::Parser;
+use muster_core::go_duration::GoDuration;
 use muster_runtime::args::LeaseArgs;
 use muster_runtime::process::ProcessArgs;
 
@@ -44,6 +45,9 @@ pub struct AggregatorArgs {
     /// Statuses that are written at the same time
     #[arg(long, env = "MUSTER_WRITE_WORKERS", value_name = "COUNT", default_value = "8")]
     pub write_workers: NonZeroUsize,
+    /// How long a report must have been a leftover, by all that is known, before it is deleted
+    #[arg(long, env = "MUSTER_SWEEP_GRACE", value_name = "DURATION", default_value = "2m")]
+    pub sweep_grace: GoDuration,
     /// Ask each replica's health port. Without it the last word of a silent replica stands until its pod goes
     #[arg(long, env = "MUSTER_WATCH_HEALTH", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub watch_health: bool,
@@ -81,6 +85,7 @@ mod tests {
         let args = Args::parse_from(["muster-aggregator"]).aggregator;
         assert_eq!((args.by_pod_max_bytes, args.write_workers.get()), (65_536, 8));
         assert!(args.leader_elect && args.watch_health);
+        assert_eq!(args.sweep_grace.to_string(), "2m");
         assert_eq!(args.reconciler_selector, "app.kubernetes.io/name=muster,app.kubernetes.io/component=reconciler");
     }
 

@@ -64,7 +64,9 @@ pub struct Parts {
     pub heard: mpsc::Receiver<Heard>,
     /// Told the pods to ask, whenever they change, and none while we do not lead.
     pub pods: tokio::sync::watch::Sender<Vec<crate::facts::Pod>>,
-    /// Told the reports and executors to sweep.
+    /// Time between two looks for leftovers.
+    pub sweep_interval: Duration,
+    /// Told what may be a leftover.
     pub leftovers: mpsc::Sender<Vec<crate::sweep::Candidate>>,
 }
 
@@ -97,7 +99,6 @@ struct Object {
     conflicts: u32,
 }
 
-#[expect(clippy::large_enum_variant, reason = "it lives for one turn of the loop")]
 enum Input {
     Change(Source, Change),
     Heard(Heard),
@@ -278,7 +279,7 @@ impl Controller {
         let expected = || self.index.pods().filter(|pod| pod.life.is_expected());
         self.roster.meet(expected().map(|pod| (&pod.uid, pod.health_port.is_some())), now);
         self.parts.pods.send_replace(expected().cloned().collect());
-        self.sweep_at = self.sweep_at.min(now + crate::sweep::AFTER_EVENT);
+        self.sweep_at = self.sweep_at.min(now + crate::sweep::AFTER_EVENT.min(self.parts.sweep_interval));
     }
 
     fn heard(&mut self, heard: &Heard) {

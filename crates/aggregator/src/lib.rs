@@ -142,6 +142,7 @@ fn spawn(process: &Process, args: &Args, identity: &Identity, leadership: Option
         changes: incoming,
         heard: answers,
         pods,
+        sweep_interval: sweep::interval(flags.sweep_grace.get()),
         leftovers,
     });
     process.spawn("fold", controller.run(process.shutdown.draining().clone()));
@@ -158,6 +159,7 @@ fn spawn(process: &Process, args: &Args, identity: &Identity, leadership: Option
         clock: process.clock.clone(),
         beat: process.heartbeat.of(LoopId::SWEEP),
         check: process.readiness.register("sweep", "not begun"),
+        grace: flags.sweep_grace.get(),
         metrics,
         leadership: leadership.cloned(),
     };

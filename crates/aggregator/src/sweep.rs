@@ -1,7 +1,7 @@
 //! Leftovers: reports that the garbage collector will not take, or has not taken. Normally a report goes with its pod in
 //! milliseconds, and a replica deletes its own reports when their executor goes.
 //!
-//! Nothing is deleted because a cache says so. A candidate must have been one for [`GRACE`], and a read of the pod or the
+//! Nothing is deleted because a cache says so. A candidate must have been one for `--sweep-grace`, and a read of the pod or the
 //! executor must agree; the deletion names the object's UID. A report deleted in error is written again by its replica.
 
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use crate::facts::{Owner, Report};
 use crate::index::Index;
 use crate::metrics::Metrics;
 
-/// How long something must have been a leftover before it is deleted.
-pub const GRACE: Duration = Duration::from_mins(2);
-/// Time between two looks.
-pub const INTERVAL: Duration = Duration::from_mins(1);
+/// Longest time between two looks.
+const INTERVAL: Duration = Duration::from_mins(1);
+/// Shortest time between two looks.
+const INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// Time from a change of pods to the look that it causes.
 pub const AFTER_EVENT: Duration = Duration::from_secs(5);
 /// Pause between two candidates: at most five requests a second.
@@ -89,13 +89,24 @@ fn why(index: &Index, report: &Report) -> Option<Why> {
     (report.owner == Owner::Nobody).then_some(Why::NoOwner)
 }
 
+/// Time between two looks: half the grace, within bounds.
+pub fn interval(grace: Duration) -> Duration {
+    (grace / 2).clamp(INTERVAL_MIN, INTERVAL)
+}
+
 /// Since when each candidate has been one. Times are monotonic, since process start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Patience {
+    grace: Duration,
     since: HashMap<Arc<str>, (Why, Duration)>,
 }
 
 impl Patience {
+    /// Nothing is a candidate yet.
+    pub fn new(grace: Duration) -> Self {
+        Self { grace, since: HashMap::new() }
+    }
+
     /// Those whose grace is over. Whoever is no candidate any more, or is one for another reason, starts anew; `fresh` is
     /// told each new one.
     pub fn ripe(
@@ -115,7 +126,7 @@ impl Patience {
                 }
                 let since = since.unwrap_or(now);
                 self.since.insert(uid.clone(), (candidate.why, since));
-                candidate.why != Why::ForeignOwner && now.saturating_sub(since) >= GRACE
+                candidate.why != Why::ForeignOwner && now.saturating_sub(since) >= self.grace
             })
             .collect()
     }
@@ -131,6 +142,8 @@ pub struct Sweeper {
     pub beat: Loop,
     /// Readiness: leftovers can be deleted.
     pub check: Check,
+    /// How long something must have been a leftover before it is deleted.
+    pub grace: Duration,
     /// Instruments.
     pub metrics: Metrics,
     /// Asked before each deletion; `None` if every aggregator works.
@@ -141,7 +154,7 @@ impl Sweeper {
     /// Runs until nobody finds candidates any more, which is when the process ends.
     pub async fn run(self, mut found: mpsc::Receiver<Vec<Candidate>>) {
         self.check.pass();
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(self.grace);
         while let Some(candidates) = found.recv().await {
             let ripe = patience.ripe(candidates, self.clock.now(), |candidate| {
                 let Candidate { report, why } = candidate;
@@ -223,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_leftover_has_to_be_one_for_two_minutes_without_a_break_and_for_one_reason() {
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(Duration::from_mins(2));
         let mut ripe = |at: u64, candidates: &[(&str, Why)]| {
             let candidates = candidates.iter().map(|(uid, why)| candidate(uid, *why)).collect();
             let ripe = patience.ripe(candidates, Duration::from_secs(at), |_| {});
@@ -239,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_is_somebody_elses_is_told_once_and_never_deleted() {
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(Duration::from_mins(2));
         let mut told = 0;
         for minute in 0..10 {
             let found = vec![candidate("a", Why::ForeignOwner)];

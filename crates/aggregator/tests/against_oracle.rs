@@ -2,6 +2,7 @@
 
 mod oracle;
 
+use anyhow::{Context, Result};
 use muster_aggregator::facts::Report;
 use muster_aggregator::fold::{BY_POD_BYTES_MAX, FoldInput, Health, Replica, fold};
 use muster_aggregator::index::{Change, Index, Object, Source};
@@ -101,20 +102,20 @@ fn reports() -> impl Strategy<Value = Vec<Value>> {
 }
 
 /// What the aggregator makes of the same objects: through observing, indexing and folding.
-fn folded(executor: &Value, reports: &[Value], pods: &[Value]) -> Value {
+fn folded(executor: &Value, reports: &[Value], pods: &[Value]) -> Result<Value> {
     let mut index = Index::default();
     let (kind, mut texts) = (Source::Executors(ExecutorKind::Executor), Texts::default());
-    let decoded: muster_api::Executor = serde_json::from_value(executor.clone()).unwrap();
-    index.change(kind, Change::Applied(Object::Executor(observe::executor(&decoded).unwrap())));
+    let decoded: muster_api::Executor = serde_json::from_value(executor.clone())?;
+    index.change(kind, Change::Applied(Object::Executor(observe::executor(&decoded).context("no executor")?)));
     for pod in pods {
-        let pod = observe::pod(&serde_json::from_value(pod.clone()).unwrap()).unwrap();
+        let pod = observe::pod(&serde_json::from_value(pod.clone())?).context("no pod")?;
         index.change(Source::Pods, Change::Applied(Object::Pod(pod)));
     }
     for report in reports {
-        let report = observe::report(&serde_json::from_value(report.clone()).unwrap(), &mut texts).unwrap();
+        let report = observe::report(&serde_json::from_value(report.clone())?, &mut texts).context("no report")?;
         index.change(Source::Reports, Change::Applied(Object::Report(report)));
     }
-    let executor = index.executor(decoded.metadata.uid.as_deref().unwrap()).unwrap();
+    let executor = decoded.metadata.uid.as_deref().and_then(|uid| index.executor(uid)).context("not indexed")?;
     let replicas: Vec<Replica<'_>> = index.pods().map(|pod| Replica { pod, health: Health::Serving }).collect();
     let reports: Vec<&Report> = index.reports(&executor.uid).collect();
     let folded = fold(&FoldInput {
@@ -123,10 +124,10 @@ fn folded(executor: &Value, reports: &[Value], pods: &[Value]) -> Value {
         replicas: &replicas,
         reports: &reports,
         previous: None,
-        now: NOW.parse().unwrap(),
+        now: NOW.parse()?,
         by_pod_max_bytes: BY_POD_BYTES_MAX,
     });
-    serde_json::to_value(&*folded.status).unwrap()
+    Ok(serde_json::to_value(&*folded.status)?)
 }
 
 proptest! {
@@ -136,7 +137,7 @@ proptest! {
     fn the_fold_agrees_with_the_oracle(generation in 1..4i64, pods in pods(), reports in reports()) {
         let executor = executor("exec", generation);
         let expected = oracle::expected_status(&executor, &reports, &pods, NOW);
-        let seen = oracle::seen_status(&folded(&executor, &reports, &pods));
+        let seen = oracle::seen_status(&folded(&executor, &reports, &pods).unwrap());
         prop_assert_eq!(oracle::check(expected, seen), Ok(()));
     }
 }
@@ -147,7 +148,7 @@ fn the_oracle_notices_a_wrong_status() {
     let executor = executor("exec", 2);
     let pod = json!({"metadata": {"name": "a", "uid": "pod-a"}, "status": {"phase": "Running"}});
     let expected = oracle::expected_status(&executor, &[], std::slice::from_ref(&pod), NOW);
-    let right = folded(&executor, &[], &[pod]);
+    let right = folded(&executor, &[], &[pod]).unwrap();
     assert_eq!(oracle::check(expected.clone(), oracle::seen_status(&right)), Ok(()));
     for (pointer, value) in [
         ("/succeeded", json!(true)),

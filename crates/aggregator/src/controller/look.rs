@@ -135,7 +135,7 @@ impl Controller {
         if self.sweep_at > now {
             return;
         }
-        self.sweep_at = now + sweep::INTERVAL;
+        self.sweep_at = now + self.parts.sweep_interval;
         let candidates = sweep::candidates(&self.index);
         // A sweep that is still going on will not miss what another one finds.
         let _ = self.parts.leftovers.try_send(candidates);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-fn given_pod(extra: serde_json::Value) -> Pod {
+fn given_pod(extra: &serde_json::Value) -> Pod {
     let mut object = json!({
         "metadata": {"name": "a", "uid": "a-uid"},
         "spec": {"containers": [
@@ -22,7 +22,7 @@ fn given_pod(extra: serde_json::Value) -> Pod {
 
 #[test]
 fn c08_a_pod_is_expected_unless_it_ends_or_has_ended() {
-    let life = |extra| given_pod(extra).life;
+    let life = |extra| given_pod(&extra).life;
     assert_eq!(life(json!({})), Life::Expected);
     assert_eq!(life(json!({"status": {"phase": "Pending"}})), Life::Expected);
     assert_eq!(life(json!({"status": {"phase": "Unknown"}})), Life::Expected);
@@ -37,13 +37,13 @@ fn c08_a_pod_is_expected_unless_it_ends_or_has_ended() {
 
 #[test]
 fn the_health_port_is_found_by_its_name_and_ipv6_is_an_address() {
-    let pod = given_pod(json!({}));
+    let pod = given_pod(&json!({}));
     assert_eq!((pod.health_port, pod.ip), (Some(8086), Some("fd00::7".parse().unwrap())));
-    let without = given_pod(json!({"spec": {"containers": [{"name": "reconciler"}]}, "status": {"podIP": ""}}));
+    let without = given_pod(&json!({"spec": {"containers": [{"name": "reconciler"}]}, "status": {"podIP": ""}}));
     assert_eq!((without.health_port, without.ip), (None, None));
 }
 
-fn given_report(owners: serde_json::Value, status: serde_json::Value) -> Report {
+fn given_report(owners: &serde_json::Value, status: &serde_json::Value) -> Report {
     let object = json!({
         "apiVersion": "config.ratify.dev/v2alpha1",
         "kind": "ExecutorPodStatus",
@@ -63,7 +63,7 @@ fn owner(kind: &str, uid: &str) -> serde_json::Value {
 
 #[test]
 fn a_report_belongs_to_its_pod_alone() {
-    let owned = |owners| given_report(owners, json!(null)).owner;
+    let owned = |owners| given_report(&owners, &json!(null)).owner;
     assert_eq!(owned(json!([owner("Pod", "a-uid")])), Owner::ItsPod);
     assert_eq!(owned(json!([])), Owner::Nobody);
     assert_eq!(owned(json!([owner("Pod", "b-uid")])), Owner::Foreign);
@@ -79,7 +79,7 @@ fn texts_of_a_report_are_one_line_bounded_in_bytes_and_words_of_tomorrow_are_kep
         "briefError": "", "lastTransitionTime": "2026-11-30T12:00:00Z", "trustExpiresAt": "2026-12-01T00:00:00.75Z",
         "warnings": ["a\tb"]
     });
-    let outcome = given_report(json!([]), status).outcome.unwrap();
+    let outcome = given_report(&json!([]), &status).outcome.unwrap();
     assert!(outcome.error.starts_with("first second \\u{1b}[31m ä") && outcome.error.len() <= 1_024);
     assert_eq!((outcome.serves, outcome.reason), (Serves::from("Half"), Reason::from("OfTomorrow")));
     assert_eq!(outcome.trust_expires_at, Some("2026-12-01T00:00:00Z".parse().unwrap()));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// `executor`, all ExecutorPodStatus objects and all reconciler pods, as the API server holds them; `now` in RFC 3339,
 /// UTC. Replicas are taken to answer their health port. All of `byPod` is expected, as if it had no bound.
 pub fn expected_status(executor: &Value, reports: &[Value], pods: &[Value], now: &str) -> Value {
-    let generation = executor["metadata"]["generation"].as_i64().unwrap();
+    let generation = executor["metadata"]["generation"].as_i64();
     let uid = &executor["metadata"]["uid"];
     let mut failing = BTreeMap::new();
     let mut healthy = BTreeMap::new();
@@ -20,7 +20,7 @@ pub fn expected_status(executor: &Value, reports: &[Value], pods: &[Value], now:
         if is_over(pod) {
             continue;
         }
-        let id = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        let id = text(&pod["metadata"]["name"]);
         let pod_uid = &pod["metadata"]["uid"];
         let mine = reports.iter().find(|report| {
             report["spec"]["executor"]["uid"] == *uid
@@ -44,7 +44,7 @@ pub fn expected_status(executor: &Value, reports: &[Value], pods: &[Value], now:
             earliest = Some(earliest.map_or(at.to_owned(), |before| before.min(at.to_owned())));
         }
         expired |= report["reason"] == "TrustExpired";
-        let about = report["observedGeneration"].as_i64().unwrap();
+        let about = report["observedGeneration"].as_i64();
         let mut entry =
             json!({"id": id, "podUID": pod_uid, "observedGeneration": about, "succeeded": report["succeeded"]});
         if about != generation {
@@ -61,12 +61,12 @@ pub fn expected_status(executor: &Value, reports: &[Value], pods: &[Value], now:
         entry["reason"] = report["reason"].clone();
         entry["serves"] = report["serves"].clone();
         for warning in report["warnings"].as_array().into_iter().flatten() {
-            settled_warnings.push(warning.as_str().unwrap().to_owned());
+            settled_warnings.push(text(warning));
         }
         if report["succeeded"] == true {
             healthy.insert(id, entry);
         } else {
-            reasons.push(report["reason"].as_str().unwrap().to_owned());
+            reasons.push(text(&report["reason"]));
             failing.insert(id, entry);
         }
     }
@@ -110,7 +110,7 @@ pub fn seen_status(status: &Value) -> Value {
         .flatten()
         .map(|condition| {
             assert_eq!(condition["observedGeneration"], status["observedGeneration"], "{condition}");
-            (condition["type"].as_str().unwrap().to_owned(), condition["status"].clone())
+            (text(&condition["type"]), condition["status"].clone())
         })
         .collect();
     json!({
@@ -129,12 +129,11 @@ pub fn seen_status(status: &Value) -> Value {
 /// Says where the two views differ; equal reasons in another order are equal.
 pub fn check(mut expected: Value, mut seen: Value) -> Result<(), String> {
     for view in [&mut expected, &mut seen] {
-        let mut reasons: Vec<String> =
-            view["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap().to_owned()).collect();
+        let mut reasons: Vec<String> = view["reasons"].as_array().into_iter().flatten().map(text).collect();
         reasons.sort();
         view["reasons"] = json!(reasons);
     }
-    for (key, value) in expected.as_object().unwrap() {
+    for (key, value) in expected.as_object().into_iter().flatten() {
         if seen[key] != *value {
             return Err(format!("{key}: expected {value}, got {}", seen[key]));
         }
@@ -145,6 +144,11 @@ pub fn check(mut expected: Value, mut seen: Value) -> Result<(), String> {
 fn without_texts(entry: &Value) -> Value {
     let keys = ["id", "podUID", "observedGeneration", "succeeded", "state", "reason", "serves"];
     keys.iter().map(|key| ((*key).to_owned(), entry[*key].clone())).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// What is no text is a mistake of the caller's, and shows as a difference.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("not a text").to_owned()
 }
 
 fn truth(value: bool) -> &'static str {

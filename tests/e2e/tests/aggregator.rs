@@ -1,0 +1,20 @@
+//! What the aggregator does on a real API server, under the service account and the roles that we ship.
+
+#[path = "aggregator/cast.rs"]
+mod cast;
+#[path = "aggregator/freshness.rs"]
+mod freshness;
+#[path = "../../../crates/aggregator/tests/oracle/mod.rs"]
+mod oracle;
+#[path = "aggregator/pair.rs"]
+mod pair;
+#[path = "aggregator/pods.rs"]
+mod pods;
+#[path = "aggregator/rights.rs"]
+mod rights;
+#[path = "aggregator/stage.rs"]
+mod stage;
+#[path = "aggregator/sweep.rs"]
+mod sweep;
+#[path = "aggregator/writes.rs"]
+mod writes;
