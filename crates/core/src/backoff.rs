@@ -86,7 +86,7 @@ impl Policy {
 impl Default for Policy {
     /// 5 s doubling to 5 min: what the operators that inspired this one settled on after fixed delays had failed them.
     fn default() -> Self {
-        Self { base: Duration::from_secs(5), ceiling: Duration::from_secs(300) }
+        Self { base: Duration::from_secs(5), ceiling: Duration::from_mins(5) }
     }
 }
 

@@ -134,6 +134,7 @@ impl Ledger {
     }
 
     /// Ends a run, with success or failure alike, after which this work owes nothing.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is used up by its last step")]
     pub fn complete(&mut self, ticket: Ticket<Running>, now: Duration) {
         let Ticket { loop_id, id, .. } = ticket;
         if let Some(line) = self.loops.get_mut(&loop_id) {
@@ -154,6 +155,7 @@ impl Ledger {
     }
 
     /// Takes work back that nobody owes any more: its object is gone, leadership was lost. Completes nothing.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is used up by its last step")]
     pub fn withdraw<S>(&mut self, ticket: Ticket<S>) {
         let Ticket { loop_id, id, .. } = ticket;
         if let Some(line) = self.loops.get_mut(&loop_id) {

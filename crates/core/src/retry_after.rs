@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 /// Longest wish that is honoured, in time. A server that asks for more, by fault or by a clock years ahead, would
 /// otherwise silence a replica for ever.
-pub const MAX: Duration = Duration::from_secs(3_600);
+pub const MAX: Duration = Duration::from_hours(1);
 
 /// The wish expressed by the values of all `Retry-After` headers of one answer, relative to the wall time `now`.
 ///
