@@ -53,8 +53,7 @@ fn is_missing(report: &PodReport) -> bool {
 async fn c06_two_broken_replicas_of_five_report_so_once_and_hammer_nobody() -> Result<()> {
     let stage = Stage::start(0, &[]).await?;
     let mounts = Mounts::give(&stage, Some(authority()?));
-    stage.installation.scale(RECONCILER, 5).await?;
-    muster_lab::installation::rolled_out(&stage.client, RECONCILER).await?;
+    stage.scale(5).await?;
     let pods = stage.pods();
     let (broken, healthy) = pods.split_at(2);
     for pod in broken {
@@ -90,8 +89,7 @@ async fn c06_two_broken_replicas_of_five_report_so_once_and_hammer_nobody() -> R
 async fn c11_an_executor_in_backoff_is_written_once_and_tells_no_time() -> Result<()> {
     let stage = Stage::start(0, &[]).await?;
     Mounts::give(&stage, None);
-    stage.installation.scale(RECONCILER, 1).await?;
-    muster_lab::installation::rolled_out(&stage.client, RECONCILER).await?;
+    stage.scale(1).await?;
     let audit = stage.installation.plane.audit();
     let mark = audit.mark()?;
     let executor = stage.create("a", spec_with_files("a.example.com", &["ca.crt"])).await?;
@@ -103,7 +101,7 @@ async fn c11_an_executor_in_backoff_is_written_once_and_tells_no_time() -> Resul
     let uid = executor.metadata.uid.context("no UID")?;
     let report = stage.reports(&uid).await?.into_values().next().and_then(|object| object.status);
     let error = report.context("no report")?.error;
-    ensure!(error.contains("\"ca.crt\" is not there") && !error.contains("retry"), "{error}");
+    ensure!(error.contains("ca.crt\" is not there") && !error.contains("retry"), "{error}");
     stage.stop().await;
     Ok(())
 }
@@ -112,8 +110,7 @@ async fn c11_an_executor_in_backoff_is_written_once_and_tells_no_time() -> Resul
 async fn c31_a_success_forgets_the_wait_and_a_changed_file_acts_by_itself() -> Result<()> {
     let stage = Stage::start(0, &["--file-interval=1s"]).await?;
     let mounts = Mounts::give(&stage, None);
-    stage.installation.scale(RECONCILER, 1).await?;
-    muster_lab::installation::rolled_out(&stage.client, RECONCILER).await?;
+    stage.scale(1).await?;
     let pod = stage.pods().pop().context("no pod")?;
     let executor = stage.create("a", spec_with_files("a.example.com", &["ca.crt"])).await?;
     stage.reported(&executor, is_missing).await?;

@@ -9,7 +9,7 @@ use muster_lab::audit::{Request, Tally};
 use muster_lab::wait;
 use serde_json::json;
 
-use crate::stage::{Stage, by_replica, faulty_reconciler, spec, write_of_replica};
+use crate::stage::{Stage, by_replica, spec, write_of_replica};
 
 /// A read of one executor: what every build begins with.
 fn get_of_replica(request: &Request) -> bool {
@@ -101,14 +101,7 @@ async fn c14_a_replica_reads_each_executor_once_and_hears_nothing_of_other_repli
 
 #[tokio::test]
 async fn c12_150_executors_converge_and_then_nothing_is_written_until_somebody_edits_one() -> Result<()> {
-    let binary = faulty_reconciler()?.display().to_string();
-    let stage = Stage::start(2, &["--delay=build=20ms", "--build-workers=1", "--watch-timeout=10s"]).await?;
-    stage.installation.kubelet.customise(move |_, launch| launch.command[0].clone_from(&binary));
-    for pod in stage.pods() {
-        // Those that were started before the binary was exchanged know no --delay and have ended.
-        ensure!(pod.name.starts_with("muster-reconciler-"));
-    }
-    muster_lab::installation::rolled_out(&stage.client, muster_lab::installation::RECONCILER).await?;
+    let stage = Stage::faulty(2, &["--delay=build=20ms", "--build-workers=1", "--watch-timeout=10s"]).await?;
     let mut executors = Vec::new();
     for index in 0..150 {
         executors.push(stage.create(&format!("e-{index:03}"), spec(&format!("r{index}.example.com"))).await?);
@@ -137,10 +130,7 @@ async fn c12_150_executors_converge_and_then_nothing_is_written_until_somebody_e
 
 #[tokio::test]
 async fn c40_the_last_of_three_edits_is_seen_whatever_else_is_being_built() -> Result<()> {
-    let binary = faulty_reconciler()?.display().to_string();
-    let stage = Stage::start(1, &["--delay=build=20ms", "--build-workers=1"]).await?;
-    stage.installation.kubelet.customise(move |_, launch| launch.command[0].clone_from(&binary));
-    muster_lab::installation::rolled_out(&stage.client, muster_lab::installation::RECONCILER).await?;
+    let stage = Stage::faulty(1, &["--delay=build=20ms", "--build-workers=1"]).await?;
     let a = stage.create("a", spec("a.example.com")).await?;
     let b = stage.create("b", spec("b.example.com")).await?;
     stage.served(&a).await?;

@@ -52,6 +52,21 @@ impl Stage {
         Ok(stage)
     }
 
+    /// The same, of the binary with injected faults.
+    pub(crate) async fn faulty(replicas: u16, args: &[&str]) -> Result<Self> {
+        let binary = faulty_reconciler()?.display().to_string();
+        let stage = Self::start(0, args).await?;
+        stage.installation.kubelet.customise(move |_, launch| launch.command[0].clone_from(&binary));
+        stage.scale(replicas).await?;
+        Ok(stage)
+    }
+
+    /// Sets how many replicas there are, and waits until all are ready.
+    pub(crate) async fn scale(&self, replicas: u16) -> Result<()> {
+        self.installation.scale(RECONCILER, replicas).await?;
+        rolled_out(&self.client, RECONCILER).await
+    }
+
     pub(crate) async fn stop(self) {
         self.installation.stop().await;
     }
@@ -238,7 +253,7 @@ pub(crate) fn authority() -> Result<String> {
 }
 
 /// The replica built with the Cargo feature `fault`, for `--delay` and `--hang`.
-pub(crate) fn faulty_reconciler() -> Result<PathBuf> {
+fn faulty_reconciler() -> Result<PathBuf> {
     let build = ["build", "--quiet", "--package=muster-reconciler", "--features=fault", "--example=faulty-reconciler"];
     let status = Command::new(env!("CARGO")).args(build).current_dir(deploy("..")).status();
     ensure!(status.context("cannot run cargo")?.success(), "cannot build the replica with injected faults");
