@@ -236,24 +236,6 @@ impl<const N: usize> Observation<'_, N> {
     }
 }
 
-/// The catalogue as a Markdown table, for the documentation.
-pub fn markdown() -> String {
-    let line = |entry: &Entry| {
-        let kind = match entry.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        let unit = match entry.unit {
-            Unit::Count => "",
-            Unit::Seconds => "s",
-        };
-        format!("| `{}` | {kind} | {unit} | {} | {} |\n", entry.name, entry.labels.join(", "), entry.help)
-    };
-    let head = "| metric | type | unit | labels | what it tells |\n|---|---|---|---|---|\n";
-    std::iter::once(head.to_owned()).chain(CATALOGUE.iter().map(line)).collect()
-}
-
 fn attributes<const N: usize>(labels: [&'static str; N], values: [&str; N]) -> [KeyValue; N] {
     std::array::from_fn(|index| KeyValue::new(labels[index], values[index].to_owned()))
 }
