@@ -76,6 +76,8 @@ pub struct Controller {
     index: Index,
     roster: Roster,
     call: RollCall,
+    /// Something was heard since the last judgement.
+    unjudged: bool,
     objects: HashMap<Arc<str>, Object>,
     wakes: BTreeSet<(Duration, Arc<str>)>,
     backoff: Backoff<Arc<str>>,
@@ -117,6 +119,7 @@ impl Controller {
             index: Index::default(),
             roster: Roster::default(),
             call: RollCall::default(),
+            unjudged: true,
             objects: HashMap::new(),
             wakes: BTreeSet::new(),
             backoff: Backoff::default(),
@@ -277,12 +280,14 @@ impl Controller {
     /// Tells the health watches which pods there are.
     fn meet(&mut self, now: Duration) {
         let expected = || self.index.pods().filter(|pod| pod.life.is_expected());
+        self.unjudged = true;
         self.roster.meet(expected().map(|pod| (&pod.uid, pod.health_port.is_some())), now);
         self.parts.pods.send_replace(expected().cloned().collect());
         self.sweep_at = self.sweep_at.min(now + crate::sweep::AFTER_EVENT.min(self.parts.sweep_interval));
     }
 
     fn heard(&mut self, heard: &Heard) {
+        self.unjudged = true;
         match heard {
             Heard::Answer { pod_uid, serving } => self.roster.answered(pod_uid, *serving),
             Heard::Lost { pod_uid } => self.roster.lost(pod_uid, self.parts.clock.now()),

@@ -118,6 +118,15 @@ pub enum Life {
 }
 
 impl Life {
+    /// The word in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expected => "expected",
+            Self::Unschedulable => "unschedulable",
+            Self::Over => "over",
+        }
+    }
+
     /// True if the pod counts as a replica.
     pub const fn is_expected(self) -> bool {
         matches!(self, Self::Expected | Self::Unschedulable)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use muster_api::{ExecutorKind, ExecutorStatus, State};
 use muster_runtime::metrics::{self, Counter, Gauge, Histogram, Meters};
 
+use crate::facts::Life;
 use crate::fold::Health;
 
 /// Label value of the loop that folds and writes.
@@ -33,6 +34,7 @@ struct Census {
     entries: BTreeMap<&'static str, u32>,
     omitted: u32,
     replicas: BTreeMap<&'static str, u32>,
+    health: BTreeMap<&'static str, u32>,
 }
 
 impl Metrics {
@@ -50,6 +52,12 @@ impl Metrics {
         let shared = census.clone();
         meters.observe(&metrics::REPLICAS, move |seen| {
             for (state, count) in &lock(&shared).replicas {
+                seen.tell(f64::from(*count), [state]);
+            }
+        });
+        let shared = census.clone();
+        meters.observe(&metrics::HEALTH_WATCHES, move |seen| {
+            for (state, count) in &lock(&shared).health {
                 seen.tell(f64::from(*count), [state]);
             }
         });
@@ -116,7 +124,7 @@ impl Metrics {
     pub fn census<'a>(
         &self,
         statuses: impl Iterator<Item = &'a ExecutorStatus>,
-        replicas: impl Iterator<Item = Health>,
+        replicas: impl Iterator<Item = (Life, Health)>,
     ) {
         let mut census = Census::default();
         for state in [&State::Pending, &State::Unknown, &State::Stale, &State::Outdated, &State::Current] {
@@ -134,10 +142,16 @@ impl Metrics {
         for health in
             [Health::Serving, Health::NotServing, Health::Silent, Health::NoPort, Health::Doubtful, Health::Unheard]
         {
-            census.replicas.insert(health.as_str(), 0);
+            census.health.insert(health.as_str(), 0);
         }
-        for health in replicas {
-            *census.replicas.entry(health.as_str()).or_default() += 1;
+        for life in [Life::Expected, Life::Unschedulable, Life::Over] {
+            census.replicas.insert(life.as_str(), 0);
+        }
+        for (life, health) in replicas {
+            *census.replicas.entry(life.as_str()).or_default() += 1;
+            if life.is_expected() {
+                *census.health.entry(health.as_str()).or_default() += 1;
+            }
         }
         *lock(&self.census) = census;
     }

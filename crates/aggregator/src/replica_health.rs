@@ -1,7 +1,7 @@
 //! The health watches: while we lead, a gRPC `Health/Watch` of `readiness` is held to each replica, so that one that is
 //! frozen, crashed, cut off or not ready is known within seconds, without a single write to the API server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Listener {
         let mut tasks = JoinSet::new();
         let mut held: HashMap<Line, tokio::task::AbortHandle> = HashMap::new();
         loop {
-            let wanted: Vec<Line> = pods.borrow_and_update().iter().filter_map(line).collect();
+            let wanted: HashSet<Line> = pods.borrow_and_update().iter().filter_map(line).collect();
             held.retain(|line, task| {
                 let keep = wanted.contains(line);
                 if !keep {

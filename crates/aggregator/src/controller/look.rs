@@ -44,6 +44,10 @@ impl Controller {
 
     /// Judges the replicas anew; where the judgement of any of them changed, everything is looked at.
     fn judge(&mut self, now: Duration) {
+        if !self.unjudged && self.call.next_change.is_none_or(|at| at > now) {
+            return;
+        }
+        self.unjudged = false;
         let call = self.roster.call(now);
         let changed = call.health != self.call.health;
         self.call = call;
@@ -148,7 +152,7 @@ impl Controller {
         }
         self.census_at = now + CENSUS;
         let statuses = self.index.executors().filter_map(|executor| executor.status.as_deref());
-        let replicas = self.index.pods().filter(|pod| pod.life.is_expected()).map(|pod| self.health_of(&pod.uid));
+        let replicas = self.index.pods().map(|pod| (pod.life, self.health_of(&pod.uid)));
         self.parts.metrics.census(statuses, replicas);
     }
 

@@ -112,6 +112,8 @@ async fn every_write_is_a_guarded_put_of_the_status() -> Result<()> {
         ensure!(is_put || is_event, "{write}");
         ensure!(!is_put || write.uri.contains("fieldManager=muster-aggregator.muster-system"), "{}", write.uri);
     }
+    let log = stage.aggregator()?.log_text()?;
+    ensure!(!log.contains("older than this program"), "something of a status was not stored: {log}");
     let events = stage.events("base").await?;
     ensure!(
         events.iter().any(|(reason, note)| reason == "Built" && note == "2/2 replicas serve generation 1"),
