@@ -1,7 +1,7 @@
 //! Replicas alone on a control plane of their own, and what tests do to executors and read from reports.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -252,10 +252,15 @@ pub(crate) fn authority() -> Result<String> {
     Ok(params.self_signed(&key)?.pem())
 }
 
-/// The replica built with the Cargo feature `fault`, for `--delay` and `--hang`.
+/// The replica built with the Cargo feature `fault`, for `--delay` and `--hang`; built now if it is older than the real one.
 fn faulty_reconciler() -> Result<PathBuf> {
+    let (faulty, real) = (bin_dir()?.join("examples/faulty-reconciler"), bin_dir()?.join("muster-reconciler"));
+    let built_at = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    if built_at(&faulty).is_some_and(|faulty| built_at(&real).is_some_and(|real| faulty >= real)) {
+        return Ok(faulty);
+    }
     let build = ["build", "--quiet", "--package=muster-reconciler", "--features=fault", "--example=faulty-reconciler"];
     let status = Command::new(env!("CARGO")).args(build).current_dir(deploy("..")).status();
     ensure!(status.context("cannot run cargo")?.success(), "cannot build the replica with injected faults");
-    Ok(bin_dir()?.join("examples/faulty-reconciler"))
+    Ok(faulty)
 }
