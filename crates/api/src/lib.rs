@@ -20,8 +20,8 @@ pub use identity::{ExecutorKind, ExecutorRef, PodRef};
 pub use reason::{Reason, RetryClass};
 pub use spec::{ExecutorSpec, PolicyEnforcer, Store, Verifier};
 pub use status::{
-    CONDITION_CURRENT, CONDITION_READY, CONDITION_TRUST_VALID, ExecutorStatus, Omitted, PodEntry, ReplicaCounts, Serves,
-    State,
+    CONDITION_CURRENT, CONDITION_READY, CONDITION_TRUST_VALID, ExecutorStatus, Omitted, PodEntry, ReplicaCounts,
+    Serves, State,
 };
 
 /// API group of every kind here.

@@ -1,11 +1,17 @@
-//! The three kinds as a real API server takes them.
+//! The three kinds as the Rust types and a real API server take them.
 
 #[path = "kinds/fill.rs"]
 mod fill;
 
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
 use muster_api::{Executor, ExecutorPodStatus, NamespacedExecutor, crds};
+use muster_lab::control_plane::{ControlPlane, Options};
+use muster_lab::installation::deploy;
+use muster_lab::manifests;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use fill::{filled, leaves};
 
@@ -24,4 +30,67 @@ fn c70_every_leaf_of_the_schema_survives_the_rust_types() {
     round_trip::<Executor>("Executor");
     round_trip::<NamespacedExecutor>("NamespacedExecutor");
     round_trip::<ExecutorPodStatus>("ExecutorPodStatus");
+}
+
+/// A control plane with the definitions as they are checked in.
+async fn plane() -> Result<ControlPlane> {
+    let plane = ControlPlane::start(Options::default()).await?;
+    manifests::apply_path(&plane.client()?, &deploy("crds")).await?;
+    Ok(plane)
+}
+
+fn api(plane: &ControlPlane, kind: &str, namespaced: bool) -> Result<Api<DynamicObject>> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(muster_api::GROUP, muster_api::VERSION, kind));
+    Ok(if namespaced {
+        Api::namespaced_with(plane.client()?, "default", &resource)
+    } else {
+        Api::all_with(plane.client()?, &resource)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c70_every_leaf_of_the_schema_survives_the_api_server() -> Result<()> {
+    let plane = plane().await?;
+    for crd in crds() {
+        let kind = crd.spec.names.kind.clone();
+        let api = api(&plane, &kind, crd.spec.scope == "Namespaced")?;
+        let object = filled(&crd, "every-leaf");
+        let mut stored = api.create(&PostParams::default(), &serde_json::from_value(object.clone())?).await?;
+        if crd.spec.versions[0].subresources.is_some() {
+            stored.data["status"] = object["status"].clone();
+            api.replace_status("every-leaf", &PostParams::default(), &stored).await.context("status")?;
+        }
+        let read = api.get("every-leaf").await?.data;
+        for part in ["spec", "status"] {
+            ensure!(read[part] == object[part], "{kind}.{part}: sent {}, read {}", object[part], read[part]);
+        }
+    }
+    plane.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_status_is_stored_by_one_apply_never_changes_hands_and_is_found_by_its_pod() -> Result<()> {
+    let plane = plane().await?;
+    let api = api(&plane, "ExecutorPodStatus", true)?;
+    let crd = crds().into_iter().find(|crd| crd.spec.names.kind == "ExecutorPodStatus").context("no such kind")?;
+    ensure!(crd.spec.versions[0].subresources.is_none(), "ExecutorPodStatus has a subresource");
+    let object: DynamicObject = serde_json::from_value(filled(&crd, "one"))?;
+    let apply = PatchParams::apply("muster-reconciler").force();
+    let stored = api.patch("one", &apply, &Patch::Apply(&object)).await?;
+    ensure!(stored.data["status"] == object.data["status"], "the first apply lost the status: {:?}", stored.data);
+
+    let mut other = object.clone();
+    other.data["spec"]["pod"]["uid"] = json!("another");
+    let refused = api.patch("one", &apply, &Patch::Apply(&other)).await;
+    let refused = refused.err().context("the spec was changed")?;
+    ensure!(refused.to_string().contains("spec is immutable"), "{refused}");
+
+    for field in ["spec.pod.uid", "spec.executor.uid"] {
+        let of = |uid: &str| ListParams::default().fields(&format!("{field}={uid}"));
+        ensure!(api.list(&of("filled")).await?.items.len() == 1, "{field} does not select");
+        ensure!(api.list(&of("nobody")).await?.items.is_empty(), "{field} selects everything");
+    }
+    plane.stop().await;
+    Ok(())
 }

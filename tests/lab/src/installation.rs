@@ -63,16 +63,17 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Starts a control plane and applies everything under `deploy/crds` and `deploy/kustomize/base`; does not wait for
-    /// the pods.
+    /// Starts a control plane with the definitions under `deploy/crds`, and applies everything under
+    /// `deploy/kustomize/base`; does not wait for the pods.
     pub async fn start(settings: Settings) -> Result<Self> {
-        let plane = ControlPlane::start(settings.plane).await?;
+        let mut options = settings.plane;
+        options.crds.extend(definitions()?);
+        let plane = ControlPlane::start(options).await?;
         let kubelet = Kubelet::start(&plane, kubelet::Options::default()).await?;
         if let Some(customise) = settings.customise {
             kubelet.customise(customise);
         }
         let client = plane.client()?;
-        manifests::apply_path(&client, &deploy("crds")).await?;
         manifests::apply_path(&client, &deploy("kustomize/base/namespace.yaml")).await?;
         let parts = [
             ("reconciler", settings.reconcilers, &settings.reconciler_args),
@@ -123,6 +124,12 @@ impl Installation {
         self.kubelet.stop().await;
         self.plane.stop().await;
     }
+}
+
+/// The custom resource definitions under `deploy/crds`.
+fn definitions() -> Result<Vec<String>> {
+    let definitions = manifests::read(&deploy("crds"))?;
+    definitions.iter().map(|definition| serde_json::to_string(definition).context("not JSON")).collect()
 }
 
 /// A path under the repository's `deploy`.

@@ -62,8 +62,8 @@ async fn secrets_are_sent_and_shown_nowhere_else() {
     let _default = log.listen();
 
     let private = format!("-----BEGIN PRIVATE KEY-----\n{RECEIVED}\n-----END PRIVATE KEY-----\n");
-    let mut behaviour = Behaviour::default();
-    behaviour.ferrvault = Content::default().with("p/v", "ca", authority("One")).with("p/v", "bad", RECEIVED);
+    let ferrvault = Content::default().with("p/v", "ca", authority("One")).with("p/v", "bad", RECEIVED);
+    let mut behaviour = Behaviour { ferrvault, ..Behaviour::default() };
     behaviour.azure.secrets.insert("ca".into(), Secret::pem(format!("{private}{}", authority("One"))));
     behaviour.azure.secrets.insert("bad".into(), Secret { content_type: None, ..Secret::pem(RECEIVED) });
     let upstream = Upstream::start(Config::from(behaviour).with_https()).await.unwrap();
@@ -82,7 +82,7 @@ async fn secrets_are_sent_and_shown_nowhere_else() {
         world.ferrvault(&["bad"]),
         world.azure(&["bad"]),
     ];
-    let mut shown = String::new();
+    let mut shown = Vec::new();
     let faults = [
         None,
         Some(Fault::Status { code: 500, retry_after: None }),
@@ -98,16 +98,14 @@ async fn secrets_are_sent_and_shown_nowhere_else() {
             .change(|behaviour| behaviour.rules = fault.into_iter().map(|fault| Rule::on("", fault)).collect());
         for (number, provider) in providers.iter().enumerate() {
             let result = world.build(&format!("x{number}"), provider).await;
-            shown.push_str(&format!("{result:?}\n{:?}\n", result.as_ref().map_err(ToString::to_string)));
+            let text = result.as_ref().map_err(ToString::to_string);
+            shown.push(format!("{result:?} {text:?}"));
             world.upstream.expire_tokens();
         }
     }
-    shown.push_str(&format!(
-        "{:?}\n{:?}\n{:?}",
-        world.upstreams,
-        world.upstreams.gates().reports(),
-        world.patience.told
-    ));
+    let (gates, told) = (world.upstreams.gates().reports(), &world.patience.told);
+    shown.push(format!("{:?} {gates:?} {told:?}", world.upstreams));
+    let shown = shown.join("\n");
     let logged = log.text();
     for heard in ["upstream answered", "rustls", "hyper_util"] {
         assert!(logged.contains(heard), "the log does not hear {heard}");

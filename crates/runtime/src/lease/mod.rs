@@ -249,9 +249,10 @@ impl Driver {
     /// Cancels the term and waits until nobody holds it, for the renew deadline at most: a write that is still under way
     /// then is stale, and loses by its resourceVersion.
     async fn step_down(&mut self, reason: &StepDown) {
-        match reason {
-            StepDown::Shutdown => tracing::info!(lease = self.candidate.name, "giving the lease back"),
-            _ => tracing::warn!(lease = self.candidate.name, reason = reason.category(), "leading no more"),
+        if *reason == StepDown::Shutdown {
+            tracing::info!(lease = self.candidate.name, "giving the lease back");
+        } else {
+            tracing::warn!(lease = self.candidate.name, reason = reason.category(), "leading no more");
         }
         self.leader.set(0.0, []);
         self.transitions.one([reason.category()]);

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_api::{Executor, ExecutorPodStatus, ExecutorStatus};
-use muster_lab::audit::{Audit, Request};
+use muster_lab::audit::Audit;
 use muster_lab::control_plane;
 use muster_lab::installation::{AGGREGATOR, Installation, NAMESPACE, RECONCILER, Settings, deploy};
 use muster_lab::kubelet::{Launch, PodView};
@@ -86,6 +86,7 @@ impl Cast {
             reconciler_args: owned(self.reconciler_args),
             aggregator_args: owned(self.aggregator_args),
             plane: control_plane::Options::with_crds(crds),
+            ..Settings::default()
         })
         .await?;
         let (client, proxy) = (installation.plane.client()?, Proxy::start(&installation.plane).await?);
@@ -204,9 +205,8 @@ impl Stage {
         wait::within(wait::scaled(limit), what, || async {
             let reports = self.reports().list(&Default::default()).await?;
             for pod in self.installation.reconcilers() {
-                let about = |report: &&ExecutorPodStatus| {
-                    report.spec.pod.uid == pod.uid && report.spec.executor.uid == uid
-                };
+                let about =
+                    |report: &&ExecutorPodStatus| report.spec.pod.uid == pod.uid && report.spec.executor.uid == uid;
                 let report = reports.items.iter().find(about).and_then(|report| report.status.as_ref());
                 let report = report.with_context(|| format!("{} has not reported", pod.name))?;
                 let is_right = report.observed_generation >= generation && report.succeeded == succeeded;
@@ -265,11 +265,6 @@ pub(crate) async fn counter(pod: &PodView, name: &str, labels: &str) -> Result<u
         value.parse::<u64>().with_context(|| format!("not a sample: {line}"))
     });
     values.sum()
-}
-
-/// A request of one of our two services.
-pub(crate) fn is_ours(request: &Request) -> bool {
-    request.by(NAMESPACE, RECONCILER) || request.by(NAMESPACE, AGGREGATOR)
 }
 
 /// A write of an executor's status.
