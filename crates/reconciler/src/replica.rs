@@ -1,14 +1,17 @@
 //! Everything one replica knows, and the two ways in which it changes: something happened ([`Replica::on`]), or a plan
 //! was begun ([`Replica::begin`]). No I/O, no clock; so whole histories can be played in a test.
 
+mod answers;
 mod events;
 mod readiness;
+mod reports;
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use muster_api::{ExecutorKind, Serves};
-use muster_core::backoff::{Backoff, Policy};
+use muster_core::backoff::Backoff;
+use muster_core::retry::{Retry, Step};
 use muster_executor::{Bucket, Claim, Scope};
 use rand::Rng;
 
@@ -242,10 +245,12 @@ impl Synced {
     }
 }
 
-/// The delays after a failure for want of a named item: doubling up to the time after which it would be fetched anyway,
-/// an hour if it never would (C24).
-fn missing_policy(refresh: Option<Duration>) -> Policy {
-    Policy::default().up_to(refresh.unwrap_or(Duration::from_hours(1)))
+/// What a failed request asks to be waited for at least.
+const fn floor(retry: Retry) -> Option<Duration> {
+    match retry.step() {
+        Step::Wait { floor } => floor,
+        Step::Reread | Step::Relist | Step::Stop => None,
+    }
 }
 
 #[cfg(test)]

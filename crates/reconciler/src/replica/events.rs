@@ -1,16 +1,14 @@
-//! What can happen to a replica, and what each of these changes in what it knows.
+//! What can happen to a replica, and what news about executors change in what it knows. The answers to what it began are
+//! in `answers` and `reports`.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
-use muster_api::{ExecutorKind, ExecutorRef, Reason, RetryClass};
-use muster_core::retry::{Retry, Step};
-use rand::{Rng, RngExt as _};
+use muster_api::{ExecutorKind, ExecutorRef};
+use muster_core::retry::Retry;
+use rand::Rng;
 
-use super::{Replica, missing_policy};
-use crate::subject::{
-    Facts, Failure, Held, Loaded, Now, Own, Presence, Present, Purpose, Subject, Uid, Verdict, Writing,
-};
+use super::Replica;
+use crate::subject::{Facts, Failure, Loaded, Now, Own, Presence, Present, Subject, Uid};
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,7 +191,7 @@ impl Replica {
     }
 
     /// Another generation is wanted. What was learned about the last one is no reason to wait.
-    fn wants(&mut self, uid: &Uid, generation: i64, now: Now) {
+    pub(super) fn wants(&mut self, uid: &Uid, generation: i64, now: Now) {
         let Some(subject) = self.subjects.get_mut(uid) else { return };
         let Presence::Present(present) = &mut subject.presence else { return };
         present.generation = generation;
@@ -233,7 +231,7 @@ impl Replica {
         }
     }
 
-    fn gone(&mut self, uid: &Uid) {
+    pub(super) fn gone(&mut self, uid: &Uid) {
         if let Some(subject) = self.subjects.get_mut(uid)
             && subject.presence != Presence::Gone
         {
@@ -264,189 +262,4 @@ impl Replica {
         self.startup.synced(self.synced, now);
     }
 
-    fn own_seen(&mut self, executor: ExecutorRef, own: Own, now: Now) {
-        let uid = Uid::from(executor.uid.as_str());
-        let known = *self.synced.of(executor.kind);
-        let subject = self.subjects.entry(uid.clone()).or_insert_with(|| {
-            let presence = if known { Presence::Gone } else { Presence::Unresolved };
-            Subject::new(executor, presence, now.mono)
-        });
-        subject.learn_own(own);
-        self.dirty.insert(uid);
-    }
-
-    fn own_gone(&mut self, executor: &Uid, object: &str) {
-        if let Some(subject) = self.subjects.get_mut(executor)
-            && subject.own.as_ref().is_some_and(|own| own.uid == object)
-        {
-            subject.own = None;
-            subject.refused = None;
-            self.dirty.insert(executor.clone());
-        }
-    }
-
-    fn own_listed(&mut self, items: Vec<(ExecutorRef, Own)>, now: Now) {
-        let listed: HashSet<&str> = items.iter().map(|(executor, _)| executor.uid.as_str()).collect();
-        for (uid, subject) in &mut self.subjects {
-            // A changed definition ends the watch, so what was refused before may be accepted now.
-            subject.refused = None;
-            if !listed.contains(uid.as_str()) {
-                subject.own = None;
-            }
-            self.dirty.insert(uid.clone());
-        }
-        for (executor, own) in items {
-            self.own_seen(executor, own, now);
-        }
-        self.synced.own = true;
-        self.startup.synced(self.synced, now);
-    }
-
-    fn fetched(&mut self, uid: &Uid, loaded: Option<Loaded>, now: Now, rng: &mut dyn Rng) {
-        let Some(subject) = self.subjects.get_mut(uid) else { return };
-        subject.fetching = false;
-        let Some(loaded) = loaded else { return self.gone(uid) };
-        let Some(present) = subject.present() else { return };
-        let wanted = present.generation;
-        if loaded.generation < wanted {
-            // A server that lags behind its own watch: asking again at once could go on for ever.
-            self.reads.failed(uid.clone(), now.mono, None, rng);
-        } else {
-            self.reads.forget(uid);
-        }
-        let (generation, claims) = (loaded.generation, loaded.claims.clone());
-        subject.loaded = Some(loaded);
-        if generation > wanted {
-            self.wants(uid, generation, now);
-        }
-        self.claim(uid, claims);
-        self.dirty.insert(uid.clone());
-    }
-
-    fn fetch_failed(&mut self, uid: &Uid, retry: Retry, now: Now, rng: &mut dyn Rng) {
-        let Some(subject) = self.subjects.get_mut(uid) else { return };
-        subject.fetching = false;
-        let known_for = now.mono.saturating_sub(subject.first_seen);
-        let unknown = subject.loaded.is_none();
-        self.reads.failed(uid.clone(), now.mono, floor(retry), rng);
-        // An object that cannot be read must not hold up the younger ones of its bucket for ever.
-        if unknown && known_for >= self.settings.start_grace {
-            self.claim(uid, []);
-        }
-        self.dirty.insert(uid.clone());
-    }
-
-    /// While the wanted generation serves, waiting at a gate changes nothing: its material is still good.
-    fn parked(&mut self, uid: &Uid, attempt: u64, failure: Failure) {
-        if let Some(subject) = self.subjects.get_mut(uid)
-            && let Some(running) = subject.attempt.as_ref().filter(|running| running.id == attempt)
-            && running.purpose == Purpose::Load
-        {
-            subject.verdict = Some(Verdict { generation: running.generation, result: Err(failure) });
-            self.dirty.insert(uid.clone());
-        }
-    }
-
-    fn attempted(&mut self, uid: &Uid, attempt: u64, result: Result<Facts, Failure>, now: Now, rng: &mut dyn Rng) {
-        let Some(subject) = self.subjects.get_mut(uid) else { return };
-        let Some(running) = subject.attempt.take_if(|running| running.id == attempt) else { return };
-        let loaded = subject.loaded(running.generation);
-        let interval = loaded.and_then(|loaded| loaded.compiled.clone().ok()).flatten();
-        let claims = loaded.map(|loaded| loaded.claims.clone()).unwrap_or_default();
-        match &result {
-            Ok(facts) => {
-                let first = subject.held.is_none();
-                subject.refresh_at = interval.map(|interval| now.mono.saturating_add(jittered(interval, first, rng)));
-                subject.held = Some(Held { generation: running.generation, claims, facts: facts.clone() });
-                let is_wanted = subject.present().is_some_and(|present| present.generation == running.generation);
-                subject.left_since = (!is_wanted).then_some(now.mono);
-                self.builds.forget(uid);
-            }
-            Err(failure) => {
-                let wish = failure.retry_after;
-                match failure.reason.retry_class() {
-                    RetryClass::Missing => {
-                        self.builds.failed_under(missing_policy(interval), uid.clone(), now.mono, wish, rng);
-                    }
-                    // Whether one of the last three is tried again at all is decided elsewhere.
-                    RetryClass::Transient
-                    | RetryClass::Throttled
-                    | RetryClass::None
-                    | RetryClass::Permanent
-                    | RetryClass::Blocked => {
-                        self.builds.failed(uid.clone(), now.mono, wish, rng);
-                    }
-                }
-            }
-        }
-        subject.verdict = Some(Verdict { generation: running.generation, result });
-        self.dirty.insert(uid.clone());
-    }
-
-    fn wrote(&mut self, uid: &Uid, own: Own, now: Now, rng: &mut dyn Rng) {
-        let Some(subject) = self.subjects.get_mut(uid) else { return };
-        let Some(Writing::Report(report)) = subject.writing.take() else { return };
-        if own.says(&report) {
-            subject.acknowledged = true;
-            self.writes.forget(uid);
-        } else {
-            // Something between us and the store rewrites the object; writing again at once would go on for ever.
-            self.writes.failed(uid.clone(), now.mono, None, rng);
-        }
-        subject.learn_own(own);
-        self.dirty.insert(uid.clone());
-    }
-
-    fn erased(&mut self, uid: &Uid) {
-        if let Some(subject) = self.subjects.get_mut(uid) {
-            subject.writing = None;
-            subject.own = None;
-            self.dirty.insert(uid.clone());
-        }
-    }
-
-    fn write_failed(&mut self, uid: &Uid, retry: Retry, now: Now, rng: &mut dyn Rng) {
-        let Some(subject) = self.subjects.get_mut(uid) else { return };
-        match (subject.writing.take(), retry) {
-            // The object we meant is not there any more: that is what was wanted.
-            (Some(Writing::Delete), Retry::NotFound | Retry::Conflict) => return self.erased(uid),
-            (Some(Writing::Report(report)), _) if retry.step() == Step::Stop => subject.refused = Some(report),
-            (Some(_), _) => {
-                self.writes.failed(uid.clone(), now.mono, floor(retry), rng);
-            }
-            (None, _) => {}
-        }
-        self.dirty.insert(uid.clone());
-    }
-}
-
-impl Subject {
-    /// Keeps the newer of what is known and what is told: a watch lags behind the answers to our own writes.
-    fn learn_own(&mut self, own: Own) {
-        let newer = |known: &Own| own.version == 0 || own.version >= known.version;
-        if self.own.as_ref().is_none_or(newer) {
-            self.own = Some(own);
-        }
-    }
-}
-
-const fn floor(retry: Retry) -> Option<Duration> {
-    match retry.step() {
-        Step::Wait { floor } => floor,
-        Step::Reread | Step::Relist | Step::Stop => None,
-    }
-}
-
-/// The first refresh falls anywhere within the interval, so that replicas and executors that started together do not
-/// fetch together for ever (C30); later ones keep their phase, loosely.
-fn jittered(interval: Duration, first: bool, rng: &mut dyn Rng) -> Duration {
-    let shortest = if first { interval / 20 } else { interval / 10 * 9 };
-    rng.random_range(shortest..=interval)
-}
-
-impl Failure {
-    /// What is said of an attempt that waits at a gate.
-    pub fn throttled(text: impl Into<String>) -> Self {
-        Self::new(Reason::RateLimited, text)
-    }
 }
