@@ -1,6 +1,8 @@
 //! The custom resource definitions, as the derives give them plus what derives cannot say.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt;
 
 use crate::{Executor, ExecutorPodStatus, NamespacedExecutor};
@@ -16,8 +18,24 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for crd in &mut all {
         let labels = crd.metadata.labels.get_or_insert_default();
         labels.insert(PART_OF_LABEL.into(), PART_OF_VALUE.into());
+        let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+        schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(known_formats);
     }
     all
+}
+
+/// The API server warns of formats that it does not know, and it knows no unsigned ones. The bound of zero stays.
+fn known_formats(schema: &mut JSONSchemaProps) {
+    if schema.format.as_deref() == Some("uint32") {
+        schema.format = Some("int32".into());
+    }
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(known_formats);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        known_formats(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        known_formats(values);
+    }
 }
 
 /// An ExecutorPodStatus has one writer, so one apply of the whole object reports at once and no half-born object exists.

@@ -86,7 +86,7 @@ impl Screen {
         } else {
             String::from("\n")
         };
-        self.write(&format!("{up}{text}"));
+        write(&format!("{up}{text}"));
         text.clone_into(&mut self.shown);
         self.lines = text.lines().count();
     }
@@ -98,16 +98,16 @@ impl Screen {
         } else {
             String::new()
         };
-        self.write(&format!("{clear}demo: {line}\n"));
+        write(&format!("{clear}demo: {line}\n"));
         self.shown.clear();
         self.lines = 0;
     }
+}
 
-    /// A reader that went away ends nothing: the next signal does.
-    fn write(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-            tracing::debug!("nobody reads the table");
-        }
+/// A reader that went away ends nothing: the next signal does.
+fn write(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        tracing::debug!("nobody reads the table");
     }
 }

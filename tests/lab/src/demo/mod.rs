@@ -22,7 +22,7 @@ use crate::wait;
 use table::Row;
 
 /// How long the demo waits for every executor to be folded before it shows what there is.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_mins(1);
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
