@@ -58,9 +58,6 @@ struct Used {
     _watch: Option<DropGuard>,
 }
 
-/// Digest of a Secret's data; `None` if there is no such Secret.
-type State = Option<[u8; 32]>;
-
 impl Reader {
     /// Reads in `namespace`, each Secret within `deadline`.
     pub fn new(client: Client, namespace: &str, deadline: Duration) -> Self {
@@ -132,11 +129,11 @@ impl Watches {
                     continue;
                 }
                 Ok(Event::InitApply(secret)) => {
-                    listed = state(&secret);
+                    listed = Some(digest(&secret));
                     continue;
                 }
                 Ok(Event::InitDone) => listed,
-                Ok(Event::Apply(secret)) => state(&secret),
+                Ok(Event::Apply(secret)) => Some(digest(&secret)),
                 Ok(Event::Delete(_)) => None,
                 Err(error) => {
                     let verdict = classify_watch(&error);
@@ -176,7 +173,8 @@ fn names(compiled: &Compiled) -> BTreeSet<String> {
     compiled.trust_requests().filter_map(|request| name(&request.provider)).collect()
 }
 
-fn state(secret: &Secret) -> State {
+/// Tells whether a Secret's data changed; labels and the like do not count.
+fn digest(secret: &Secret) -> [u8; 32] {
     let mut hash = Sha256::new();
     for (key, value) in secret.data.iter().flatten() {
         // A key cannot hold it, so keys and values cannot run into each other.
@@ -184,7 +182,7 @@ fn state(secret: &Secret) -> State {
         hash.update([0]);
         hash.update(Sha256::digest(&value.0));
     }
-    Some(hash.finalize().into())
+    hash.finalize().into()
 }
 
 #[cfg(test)]
@@ -204,9 +202,8 @@ mod tests {
         let plain = secret(&[("a", "1"), ("b", "2")]);
         let labels = Some([("touched".to_owned(), "yes".to_owned())].into());
         let touched = Secret { metadata: ObjectMeta { labels, ..ObjectMeta::default() }, ..plain.clone() };
-        assert_eq!(state(&plain), state(&touched));
-        assert_ne!(state(&plain), state(&secret(&[("a", "1"), ("b", "3")])));
-        assert_ne!(state(&secret(&[("a", "1b")])), state(&secret(&[("a1", "b")])));
-        assert_ne!(state(&secret(&[])), None);
+        assert_eq!(digest(&plain), digest(&touched));
+        assert_ne!(digest(&plain), digest(&secret(&[("a", "1"), ("b", "3")])));
+        assert_ne!(digest(&secret(&[("a", "1b")])), digest(&secret(&[("a1", "b")])));
     }
 }

@@ -16,20 +16,21 @@ use serde_json::{Value, json};
 use fill::{filled, leaves};
 
 /// Reads the filled object into the Rust type and writes it again: what is lost or invented shows as a difference.
-fn round_trip<K: Serialize + DeserializeOwned>(kind: &str) {
-    let crd = crds().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
-    let before = filled(&crd, "every-leaf");
-    assert!(leaves(&before) > 10, "{kind}: the filler fills too little: {before}");
-    let typed: K = serde_json::from_value(before.clone()).unwrap();
-    let after: Value = serde_json::to_value(&typed).unwrap();
-    assert_eq!(before, after, "{kind}");
+fn round_trip<K: Serialize + DeserializeOwned>(kind: &str) -> Result<()> {
+    let crd = crds().into_iter().find(|crd| crd.spec.names.kind == kind).context("no such kind")?;
+    let before = filled(&crd, "every-leaf")?;
+    ensure!(leaves(&before) > 10, "{kind}: the filler fills too little: {before}");
+    let typed: K = serde_json::from_value(before.clone())?;
+    let after: Value = serde_json::to_value(&typed)?;
+    ensure!(before == after, "{kind}: {before} became {after}");
+    Ok(())
 }
 
 #[test]
-fn c70_every_leaf_of_the_schema_survives_the_rust_types() {
-    round_trip::<Executor>("Executor");
-    round_trip::<NamespacedExecutor>("NamespacedExecutor");
-    round_trip::<ExecutorPodStatus>("ExecutorPodStatus");
+fn c70_every_leaf_of_the_schema_survives_the_rust_types() -> Result<()> {
+    round_trip::<Executor>("Executor")?;
+    round_trip::<NamespacedExecutor>("NamespacedExecutor")?;
+    round_trip::<ExecutorPodStatus>("ExecutorPodStatus")
 }
 
 /// A control plane with the definitions as they are checked in.
@@ -54,7 +55,7 @@ async fn c70_every_leaf_of_the_schema_survives_the_api_server() -> Result<()> {
     for crd in crds() {
         let kind = crd.spec.names.kind.clone();
         let api = api(&plane, &kind, crd.spec.scope == "Namespaced")?;
-        let object = filled(&crd, "every-leaf");
+        let object = filled(&crd, "every-leaf")?;
         let mut stored = api.create(&PostParams::default(), &serde_json::from_value(object.clone())?).await?;
         if crd.spec.versions[0].subresources.is_some() {
             stored.data["status"] = object["status"].clone();
@@ -75,7 +76,7 @@ async fn a_pod_status_is_stored_by_one_apply_never_changes_hands_and_is_found_by
     let api = api(&plane, "ExecutorPodStatus", true)?;
     let crd = crds().into_iter().find(|crd| crd.spec.names.kind == "ExecutorPodStatus").context("no such kind")?;
     ensure!(crd.spec.versions[0].subresources.is_none(), "ExecutorPodStatus has a subresource");
-    let object: DynamicObject = serde_json::from_value(filled(&crd, "one"))?;
+    let object: DynamicObject = serde_json::from_value(filled(&crd, "one")?)?;
     let apply = PatchParams::apply("muster-reconciler").force();
     let stored = api.patch("one", &apply, &Patch::Apply(&object)).await?;
     ensure!(stored.data["status"] == object.data["status"], "the first apply lost the status: {:?}", stored.data);

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use muster_lab::audit::{Audit, Request};
 use muster_lab::control_plane::{ControlPlane, Controllers, Options};
 use muster_lab::{identity, manifests, wait};
@@ -123,7 +123,7 @@ async fn service_accounts_have_only_their_rights_and_the_audit_log_knows_them() 
         [identity::service_account(&plane, "default", "default").await?, identity::pod(&plane, "default", "me").await?]
     {
         let maps: Api<ConfigMap> = Api::namespaced(client, "default");
-        maps.list(&Default::default()).await?;
+        maps.list(&ListParams::default()).await?;
         let refused = maps.create(&PostParams::default(), &config_map("no", None)).await.unwrap_err();
         assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
     }

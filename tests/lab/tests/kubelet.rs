@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use muster_lab::control_plane::{self, ControlPlane};
 use muster_lab::kubelet::{Kubelet, Options, PodView, Signal};
 use muster_lab::{deployments, manifests, wait};
@@ -32,7 +32,7 @@ async fn deploy(plane: &ControlPlane, replicas: u32, container: Value) -> Result
 }
 
 /// The stand-in program, with probes.
-fn probed(more: Value) -> Result<Value> {
+fn probed(more: &Value) -> Result<Value> {
     let tests = std::env::current_exe()?;
     let program = tests.ancestors().nth(2).context("no folder")?.join("examples/probed");
     let mut container = json!({
@@ -104,7 +104,7 @@ async fn a_deployment_becomes_processes_and_goes_again() -> Result<()> {
     let pids: Vec<_> = kubelet.pods().into_iter().filter_map(|pod| pod.pid).collect();
     deployments::scale(&client, "default", "d", 0).await?;
     wait::until("no pods", || async {
-        let left = api.list(&Default::default()).await?.items.len();
+        let left = api.list(&ListParams::default()).await?.items.len();
         ensure!(left == 0 && kubelet.pods().is_empty(), "{left} pods, {:?}", kubelet.pods());
         anyhow::Ok(())
     })
@@ -119,7 +119,7 @@ async fn a_deployment_becomes_processes_and_goes_again() -> Result<()> {
 async fn probes_decide_readiness_and_restarts_and_the_token_is_bound_to_the_pod() -> Result<()> {
     let (plane, kubelet) = start().await?;
     kubelet.customise(|_, launch| launch.command.push("--more".to_owned()));
-    deploy(&plane, 1, probed(json!({}))?).await?;
+    deploy(&plane, 1, probed(&json!({}))?).await?;
     let client = plane.client()?;
     deployments::rolled_out(&client, "default", "d").await?;
     let pod = only(&kubelet)?;
@@ -165,7 +165,7 @@ async fn until_the_startup_probe_succeeds_the_others_do_not_count() -> Result<()
     // Nothing is called `never`: the container is killed for its startup probe, three failures after its start, and is
     // never ready although the other two probes would succeed.
     let startup = json!({"grpc": {"port": 8086, "service": "never"}, "periodSeconds": 1, "failureThreshold": 3});
-    deploy(&plane, 1, probed(json!({"startupProbe": startup}))?).await?;
+    deploy(&plane, 1, probed(&json!({"startupProbe": startup}))?).await?;
     let mut was_ready = false;
     wait::until("a restart", || {
         let pod = only(&kubelet);
@@ -222,7 +222,7 @@ async fn cordon_eviction_and_refusal() -> Result<()> {
     // What cannot be run says so.
     deploy(&plane, 1, json!({"name": "c", "image": "c", "command": ["no-such-program"]})).await?;
     wait::until("a refusal", || async {
-        let states: Vec<_> = api.list(&Default::default()).await?.items.into_iter().map(|pod| pod.status).collect();
+        let states: Vec<_> = api.list(&ListParams::default()).await?.items.into_iter().map(|pod| pod.status).collect();
         ensure!(format!("{states:?}").contains("no-such-program is not built"), "{states:?}");
         anyhow::Ok(())
     })
@@ -236,7 +236,7 @@ async fn cordon_eviction_and_refusal() -> Result<()> {
 async fn an_outage_of_the_api_server_leaves_the_pods_alone() -> Result<()> {
     let (plane, kubelet) = start().await?;
     let client = plane.client()?;
-    deploy(&plane, 1, probed(json!({}))?).await?;
+    deploy(&plane, 1, probed(&json!({}))?).await?;
     deployments::rolled_out(&client, "default", "d").await?;
     let pod = only(&kubelet)?;
     plane.api_server().kill().await;

@@ -20,7 +20,7 @@ use crate::inbox::{Letter, inbox};
 use crate::metrics::Metrics;
 use crate::replica::Event;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 struct World {
     bench: Bench,

@@ -102,14 +102,11 @@ impl Hands {
         match &letter.event {
             Event::Fetched { uid, loaded: Some(loaded) } => {
                 self.tools.secrets.uses(uid, letter.compiled.as_deref());
-                match &letter.compiled {
-                    Some(compiled) => {
-                        self.compiled.insert(uid.clone(), Arc::clone(compiled));
-                    }
-                    None => {
-                        self.compiled.remove(uid);
-                        self.tools.workshop.forget(uid);
-                    }
+                if let Some(compiled) = &letter.compiled {
+                    self.compiled.insert(uid.clone(), Arc::clone(compiled));
+                } else {
+                    self.compiled.remove(uid);
+                    self.tools.workshop.forget(uid);
                 }
                 if let Err(failure) = &loaded.compiled {
                     self.tools.metrics.built(subject.reference.kind.as_str(), Err(failure));

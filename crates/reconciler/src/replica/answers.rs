@@ -56,7 +56,14 @@ impl Replica {
         }
     }
 
-    pub(super) fn attempted(&mut self, uid: &Uid, attempt: u64, result: Result<Facts, Failure>, now: Now, rng: &mut dyn Rng) {
+    pub(super) fn attempted(
+        &mut self,
+        uid: &Uid,
+        attempt: u64,
+        result: Result<Facts, Failure>,
+        now: Now,
+        rng: &mut dyn Rng,
+    ) {
         let Some(subject) = self.subjects.get_mut(uid) else { return };
         let Some(running) = subject.attempt.take_if(|running| running.id == attempt) else { return };
         let loaded = subject.loaded(running.generation);

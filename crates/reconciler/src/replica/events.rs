@@ -261,5 +261,4 @@ impl Replica {
         *self.synced.of(kind) = true;
         self.startup.synced(self.synced, now);
     }
-
 }

@@ -35,7 +35,7 @@ async fn two_aggregators_at_once_agree_with_the_oracle() -> Result<()> {
         .try_collect::<Vec<()>>()
         .await?;
     for name in &executors {
-        wait::within(wait::scaled(Duration::from_secs(60)), format!("the status of {name} to be right"), || {
+        wait::within(wait::scaled(Duration::from_mins(1)), format!("the status of {name} to be right"), || {
             stage.is_right(name)
         })
         .await?;
@@ -50,9 +50,9 @@ async fn two_aggregators_at_once_agree_with_the_oracle() -> Result<()> {
 
 /// Edits an executor again and again, and lets every replica report on each generation: most succeed, some fail.
 async fn play(stage: &Stage, actors: &[Actor], name: &str) -> Result<()> {
-    let mut executor = stage.create(name).await?;
+    stage.create(name).await?;
     for edit in 1..=EDITS {
-        executor = stage.edit(name, edit).await?;
+        let executor = stage.edit(name, edit).await?;
         let generation = executor.metadata.generation.unwrap_or_default();
         for (number, actor) in actors.iter().enumerate() {
             let error = match (number + usize::try_from(edit)?) % 7 {

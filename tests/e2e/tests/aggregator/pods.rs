@@ -32,7 +32,7 @@ async fn c01_after_rollouts_and_crashes_only_the_living_are_listed() -> Result<(
         }
         rolled_out(&stage.client, RECONCILER).await?;
     }
-    wait::within(wait::scaled(Duration::from_secs(60)), "three entries and three reports", || async {
+    wait::within(wait::scaled(Duration::from_mins(1)), "three entries and three reports", || async {
         let mut alive: Vec<_> = stage.installation.reconcilers().into_iter().map(|pod| pod.name).collect();
         alive.sort();
         let mut listed = stage.listed("base").await?;

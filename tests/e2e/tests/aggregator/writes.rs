@@ -19,7 +19,7 @@ async fn c17_conflicts_lose_nothing() -> Result<()> {
     stage.succeeded("base", 2).await?;
     let (audit, mark) = (stage.audit(), stage.audit().mark()?);
     // Labels race with every status write until at least one has lost.
-    let deadline = tokio::time::Instant::now() + wait::scaled(Duration::from_secs(120));
+    let deadline = tokio::time::Instant::now() + wait::scaled(Duration::from_mins(2));
     let mut edits = 5;
     while conflicts(&audit, mark)? == 0 {
         ensure!(tokio::time::Instant::now() < deadline, "no conflict in {edits} edits");

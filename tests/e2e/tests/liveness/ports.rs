@@ -26,7 +26,7 @@ async fn c57_the_empty_name_is_liveness_an_unknown_one_is_not_found_and_a_watch_
             ensure!(check(ip, HEALTH, service).await?, "{service:?} of {}", pod.name);
         }
         let unknown =
-            check(ip, HEALTH, "grpc.health.v1.Health").await.map_err(|error| error.downcast::<tonic::Status>());
+            check(ip, HEALTH, "grpc.health.v1.Health").await.map_err(anyhow::Error::downcast::<tonic::Status>);
         ensure!(matches!(&unknown, Err(Ok(status)) if status.code() == Code::NotFound), "{unknown:?}");
 
         let mut told = Vec::new();

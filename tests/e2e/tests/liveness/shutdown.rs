@@ -21,11 +21,10 @@ async fn readiness_goes_first_then_work_is_drained_and_a_second_signal_aborts() 
     for (concurrency, pod) in (7..).zip(stage.pods()) {
         // A write that is on its way and not answered: this is what is drained.
         let held = stage.proxy.rule(Rule::new(Fault::Hang, move |asked| is_report(asked) || is_status_write(asked)));
-        let release = match pod.name.contains("-reconciler-") {
-            true => None,
-            // Otherwise there is nothing to fold.
-            false => Some(stage.proxy.rule(Rule::new(Fault::DelayRequest(Duration::ZERO), is_report))),
-        };
+        // Without a report there is nothing to fold.
+        let is_aggregator = !pod.name.contains("-reconciler-");
+        let release =
+            is_aggregator.then(|| stage.proxy.rule(Rule::new(Fault::DelayRequest(Duration::ZERO), is_report)));
         stage.edit("base", json!({ "concurrency": concurrency })).await?;
         wait::until("a write to be on its way", || async {
             ensure!(held.struck() > 0, "none");

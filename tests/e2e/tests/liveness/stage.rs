@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_api::{Executor, ExecutorPodStatus, ExecutorStatus};
 use muster_lab::audit::Audit;
 use muster_lab::control_plane;
-use muster_lab::installation::{AGGREGATOR, Installation, NAMESPACE, RECONCILER, Settings, deploy};
+use muster_lab::installation::{AGGREGATOR, Customise, Installation, NAMESPACE, RECONCILER, Settings, deploy};
 use muster_lab::kubelet::{Launch, PodView};
 use muster_lab::proxy::{Asked, Proxy};
 use muster_lab::wait;
@@ -29,7 +29,7 @@ pub(crate) struct Cast {
     /// The same for each aggregator.
     pub(crate) aggregator_args: Vec<&'static str>,
     /// Changes a pod further, before each of its starts.
-    pub(crate) launch: Box<dyn Fn(&Pod, &mut Launch) + Send + Sync>,
+    pub(crate) launch: Customise,
 }
 
 /// A running play.
@@ -203,7 +203,7 @@ impl Stage {
         let (uid, generation) = (executor.uid().context("no UID")?, executor.metadata.generation.unwrap_or_default());
         let what = format!("every replica to report on generation {generation} of {}", executor.name_any());
         wait::within(wait::scaled(limit), what, || async {
-            let reports = self.reports().list(&Default::default()).await?;
+            let reports = self.reports().list(&ListParams::default()).await?;
             for pod in self.installation.reconcilers() {
                 let about =
                     |report: &&ExecutorPodStatus| report.spec.pod.uid == pod.uid && report.spec.executor.uid == uid;

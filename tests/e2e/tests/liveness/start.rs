@@ -6,12 +6,12 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use muster_lab::installation::{AGGREGATOR, NAMESPACE, RECONCILER};
 use muster_lab::kubelet::Signal;
 use muster_lab::proxy::{Answer, Asked, Fault, Rule};
 use muster_lab::wait;
-use muster_upstream::{Behaviour, Limit, Upstream};
+use muster_upstream::{Behaviour, Limit, RetryAfter, Upstream};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -65,10 +65,8 @@ async fn c41_the_api_server_may_be_away_at_start() -> Result<()> {
 #[tokio::test]
 async fn c52_a_first_list_that_takes_longer_than_the_probes_allow_is_left_alone() -> Result<()> {
     // Pages of 500; the shipped liveness probe gives up after 30 s.
-    let (reports, delay) = match wait::long() {
-        true => (20_000, Duration::from_millis(2_250)),
-        false => (1_100, Duration::from_secs(12)),
-    };
+    let (reports, delay) =
+        if wait::long() { (20_000, Duration::from_millis(2_250)) } else { (1_100, Duration::from_secs(12)) };
     let stage = Cast::of(0, 1).prepare().await?;
     let api = stage.reports();
     let made = stream::iter(0..reports).map(|number| {
@@ -135,7 +133,7 @@ const TOKEN: &str = "fft_liveness-token";
 
 #[tokio::test]
 async fn c56_rate_limited_is_neither_dead_nor_unready() -> Result<()> {
-    let limit = Limit::Bucket { rate: 0.001, burst: 0.0, charged: true, retry_after: Default::default() };
+    let limit = Limit::Bucket { rate: 0.001, burst: 0.0, charged: true, retry_after: RetryAfter::default() };
     let upstream = Upstream::start(Behaviour { limit, ..Behaviour::default() }).await?;
     let stage = Cast::of(2, 0).prepare().await?;
     grant_secret(&stage).await?;
@@ -229,7 +227,7 @@ async fn c35_a_write_that_is_stored_and_answered_with_503_is_a_success_in_the_en
     let executor = stage.succeeded(wait::patience(), "base").await?;
     let status = executor.status.context("no status")?;
     ensure!(status.error.is_empty() && status.brief_error.is_empty(), "{status:?}");
-    let made = stage.reports().list(&Default::default()).await?;
+    let made = stage.reports().list(&ListParams::default()).await?;
     ensure!(made.items.len() == 2, "{} reports of 2 replicas", made.items.len());
     let posts = stage.proxy.count(|seen| seen.asked.verb == "create" && seen.asked.on("executorpodstatuses"));
     ensure!(posts == 0, "{posts} reports were made by POST, which a repetition would make twice");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use muster_api::State;
 use muster_lab::installation::{AGGREGATOR, RECONCILER};
 use muster_lab::proxy::{Answer, Asked, Fault, Interrupt, Rule};
@@ -56,9 +56,10 @@ async fn c33_pushback_on_every_list_and_watch_is_sat_out_and_nothing_is_missed()
 #[tokio::test]
 async fn c37_a_watch_that_is_dropped_in_silence_is_noticed_and_the_edit_is_seen() -> Result<()> {
     // Above the 15 s for which idle connections are kept, as every balancer's limit is.
-    let (idle, watch, quiet) = match wait::long() {
-        true => (Duration::from_secs(20), "--watch-timeout=50s", Duration::from_mins(2)),
-        false => (Duration::from_secs(16), "--watch-timeout=20s", Duration::from_secs(18)),
+    let (idle, watch, quiet) = if wait::long() {
+        (Duration::from_secs(20), "--watch-timeout=50s", Duration::from_mins(2))
+    } else {
+        (Duration::from_secs(16), "--watch-timeout=20s", Duration::from_secs(18))
     };
     let stage = Cast::of(1, 1).args(&[watch]).ready().await?;
     stage.create("base", spec("a.example.com")).await?;
@@ -102,7 +103,7 @@ async fn c38_an_expired_watch_is_listed_again_and_a_deletion_in_the_gap_is_seen(
     let lists = stage.proxy.rule(Rule::new(gap, move |asked| by_aggregator(asked) && asked.is_read_of_many()));
     let expired = stage.proxy.interrupt(Interrupt::Expired, |asked| by_aggregator(asked) && asked.verb == "watch");
     ensure!(expired == 1, "{expired} watches of reports");
-    let reports = stage.reports().list(&Default::default()).await?;
+    let reports = stage.reports().list(&ListParams::default()).await?;
     for report in reports.iter().filter(|report| report.spec.pod.uid == victim.uid) {
         stage.reports().delete(&report.name_any(), &DeleteParams::default()).await?;
     }
