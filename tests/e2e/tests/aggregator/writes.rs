@@ -114,11 +114,14 @@ async fn every_write_is_a_guarded_put_of_the_status() -> Result<()> {
     }
     let log = stage.aggregator()?.log_text()?;
     ensure!(!log.contains("older than this program"), "something of a status was not stored: {log}");
-    let events = stage.events("base").await?;
-    ensure!(
-        events.iter().any(|(reason, note)| reason == "Built" && note == "2/2 replicas serve generation 1"),
-        "{events:?}"
-    );
+    wait::until("the Event of the verdict", || async {
+        let events = stage.events("base").await?;
+        let is_told =
+            |(reason, note): &(String, String)| reason == "Built" && note == "2/2 replicas serve generation 1";
+        ensure!(events.iter().any(is_told), "{events:?}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
     stage.stop().await;
     Ok(())
 }
