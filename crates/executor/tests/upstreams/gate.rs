@@ -61,7 +61,7 @@ async fn c19_no_call_is_sent_into_a_window_that_calls_prolong() {
         for retry_after in [RetryAfter::None, RetryAfter::Seconds] {
             let limit =
                 Limit::Window { rate: 1.0, burst: 10.0, seconds: 10.0, prolong, retry_after: retry_after.clone() };
-            let world = world(limit, 25.0).await;
+            let world = world(limit, 10.0).await;
             let took = storm(&world, 50).await;
             let case = format!("{prolong:?} {retry_after:?}: {took:.0} s, {:?}", world.upstream.count(TOKEN));
             assert!(took <= 2.5 * 40.0, "{case}");
@@ -108,13 +108,14 @@ async fn c26_whatever_retry_after_says_the_wait_is_never_under_a_valid_wish() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c26_a_date_is_waited_for_and_an_absurd_number_is_an_hour() {
-    let until = |retry_after| Limit::Bucket { rate: 0.05, burst: 1.0, charged: false, retry_after };
-    let dated = world(until(RetryAfter::Date), 20.0).await;
+    let until = |rate, retry_after| Limit::Bucket { rate, burst: 1.0, charged: false, retry_after };
+    let dated = world(until(0.05, RetryAfter::Date), 8.0).await;
     storm(&dated, 2).await;
     let calls = dated.upstream.log();
     assert!(calls[2].at - calls[1].at >= 19.0, "{calls:?}");
 
-    let absurd = world(until(RetryAfter::Raw(vec![u64::MAX.to_string()])), 3_600.0).await;
+    // Half a second of real time for a token: the second call is refused on the slowest machine.
+    let absurd = world(until(0.000_5, RetryAfter::Raw(vec![u64::MAX.to_string()])), 3_600.0).await;
     storm(&absurd, 2).await;
     let calls = absurd.upstream.log();
     let wait = calls[2].at - calls[1].at;
