@@ -7,6 +7,16 @@ use muster_toolbox::Tool;
 
 use crate::{step, tools, workspace};
 
+/// What tests start with injected faults; they build it themselves if this did not.
+const FAULTY: [&str; 6] = [
+    "build",
+    "--quiet",
+    "--workspace",
+    "--features=muster-reconciler/fault,muster-aggregator/fault",
+    "--example=faulty-reconciler",
+    "--example=faulty-aggregator",
+];
+
 /// Arguments of `test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -22,7 +32,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let pending = tools::Pending::start(&Tool::CONTROL_PLANE)?;
-    let built = step::run("build", &mut workspace::cargo(["build", "--workspace", "--all-targets"]));
+    let built = step::run("build", &mut workspace::cargo(["build", "--workspace", "--all-targets"]))
+        .and_then(|()| step::run("build with faults", &mut workspace::cargo(FAULTY)));
     pending.wait()?;
     built?;
 

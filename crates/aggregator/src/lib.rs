@@ -108,15 +108,16 @@ fn spawn(process: &Process, args: &Args, identity: &Identity, leadership: Option
 
     let watching = |id| (process.watching(id, Contact::Within(CONTACT)), process.client.clone());
     let (setup, client) = watching(LoopId::WATCH_EXECUTORS);
-    process.spawn("watch-executors", observe::watch_executors::<Executor>(setup, client, changes.clone()));
+    process.spawn_reader("watch-executors", observe::watch_executors::<Executor>(setup, client, changes.clone()));
     let (setup, client) = watching(LoopId::WATCH_NAMESPACED_EXECUTORS);
     let watch = observe::watch_executors::<NamespacedExecutor>(setup, client, changes.clone());
-    process.spawn("watch-namespacedexecutors", watch);
+    process.spawn_reader("watch-namespacedexecutors", watch);
     let (setup, client) = watching(LoopId::WATCH_POD_STATUSES);
-    process.spawn("watch-podstatuses", observe::watch_reports(setup, client, namespace.clone(), changes.clone()));
+    process
+        .spawn_reader("watch-podstatuses", observe::watch_reports(setup, client, namespace.clone(), changes.clone()));
     let (setup, client) = watching(LoopId::WATCH_PODS);
     let selector = flags.reconciler_selector.clone();
-    process.spawn("watch-pods", observe::watch_pods(setup, client, namespace.clone(), selector, changes));
+    process.spawn_reader("watch-pods", observe::watch_pods(setup, client, namespace.clone(), selector, changes));
 
     let worker = Worker {
         actor: actor.clone(),

@@ -32,7 +32,6 @@ use muster_executor::{CompileOptions, ProviderKind, ServeSet, Sources};
 use muster_runtime::process::{Process, Setup};
 use muster_runtime::telemetry::Component;
 use muster_runtime::watch::Contact;
-use tokio_util::sync::CancellationToken;
 
 use crate::builds::Workshop;
 use crate::controller::{Controller, Hands, Reporter, Shared, Shelf, Tools};
@@ -62,8 +61,9 @@ pub async fn run(args: Args) -> Result<(), Error> {
         ],
     };
     let mut process = Process::bind(&args.process, setup, &[muster_runtime::replica::DESCRIPTORS]).await?;
+    let replica = Replica::of(&mut process, &args, told.clone(), write_deadline)?;
+    process.answer();
     let confirmed = first_answer(&process, told.as_ref()).await?;
-    let replica = Replica::of(&mut process, &args, told, write_deadline)?;
     replica.spawn(&process, confirmed);
     Ok(process.run().await?)
 }
@@ -167,14 +167,14 @@ impl Replica {
 
         let setup = process.watching(LoopId::WATCH_EXECUTORS, Contact::OnceSynced);
         let watch = observe::executors::<Executor>(setup, process.client.clone(), inbox.clone());
-        process.spawn("watch-executors", drained(draining.clone(), watch));
+        process.spawn_reader("watch-executors", watch);
         let setup = process.watching(LoopId::WATCH_NAMESPACED_EXECUTORS, Contact::OnceSynced);
         let watch = observe::executors::<NamespacedExecutor>(setup, process.client.clone(), inbox.clone());
-        process.spawn("watch-namespacedexecutors", drained(draining.clone(), watch));
+        process.spawn_reader("watch-namespacedexecutors", watch);
         if let Some(identity) = &told {
             let setup = process.watching(LoopId::WATCH_OWN, Contact::OnceSynced);
             let watch = observe::own(setup, process.client.clone(), identity.clone(), inbox.clone());
-            process.spawn("watch-own", drained(draining.clone(), watch));
+            process.spawn_reader("watch-own", watch);
         } else {
             // There are no own objects, and that is known from the beginning.
             let now = Now { mono: process.clock.now(), wall: process.clock.wall() };
@@ -183,7 +183,7 @@ impl Replica {
         if let Some((shelf, sources, every, deadline)) = files {
             let (heartbeat, clock) = (process.heartbeat.clone(), process.clock.clone());
             let watch = files::watch(shelf, sources, every, deadline, heartbeat, clock, inbox);
-            process.spawn("trust-files", drained(draining.clone(), watch));
+            process.spawn_reader("trust-files", watch);
         }
 
         let (client, clock, mut rng) = (process.client.clone(), process.clock.clone(), process.rng.clone());
@@ -200,13 +200,5 @@ impl Replica {
             controller.run(draining).await;
             Ok::<(), identity::Error>(())
         });
-    }
-}
-
-/// Runs a task that has no end until the process drains.
-async fn drained(draining: CancellationToken, task: impl Future<Output = ()>) {
-    tokio::select! {
-        () = draining.cancelled() => {}
-        () = task => {}
     }
 }

@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod demo;
 pub mod deployments;
+pub mod faulty;
 pub mod identity;
 pub mod installation;
 pub mod kubelet;

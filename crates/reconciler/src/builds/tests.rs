@@ -1,5 +1,7 @@
 //! An attempt at its bench, on paused time: what a wait at a gate lets go of, and what it does not count as.
 
+mod outage;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

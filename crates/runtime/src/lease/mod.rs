@@ -23,6 +23,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::args::LeaseArgs;
 use crate::health::Check;
 use crate::heartbeat::{Loop, Work};
+use crate::kube_error::Verdict;
 use crate::metrics::{self, Counter, Gauge};
 use crate::watch::{Contact, Selection, Setup, Watch};
 use io::{Answered, Store};
@@ -50,9 +51,9 @@ pub struct Driver {
     store: Store,
     changes: Watch<Lease>,
     /// What the machine asked for.
-    request: Option<BoxFuture<'static, Answered>>,
+    request: Option<Asked>,
     /// A standby's look at the Lease, and when the next one is due.
-    glance: Option<BoxFuture<'static, Answered>>,
+    glance: Option<Asked>,
     next_glance: Duration,
     terms: watch::Sender<Option<Term>>,
     check: Check,
@@ -60,6 +61,13 @@ pub struct Driver {
     leader: Gauge<0>,
     transitions: Counter<1>,
     calls: Counter<2>,
+}
+
+/// A request on its way.
+struct Asked {
+    action: &'static str,
+    since: Duration,
+    answer: BoxFuture<'static, Answered>,
 }
 
 /// Whether this process leads. Clones are the same.
@@ -174,13 +182,13 @@ impl Driver {
                             told = true;
                             Some(Input::Shutdown)
                         }
-                        Some(answered) = OptionFuture::from(self.request.as_mut()) => {
+                        Some((since, answered)) = answer(&mut self.request) => {
                             self.request = None;
-                            self.answered(answered)
+                            self.answered(answered, since)
                         }
-                        Some(answered) = OptionFuture::from(self.glance.as_mut()) => {
+                        Some((since, answered)) = answer(&mut self.glance) => {
                             self.glance = None;
-                            self.answered(answered)
+                            self.answered(answered, since)
                         }
                         event = self.changes.next() => {
                             // What is being fetched may be older than this.
@@ -195,11 +203,26 @@ impl Driver {
                 }
                 Action::Lead => self.lead(),
                 Action::StepDown(reason) => self.step_down(&reason).await,
-                Action::Read { .. } => self.request = Some(self.store.read().boxed()),
-                Action::TryAcquire { write, .. } => self.request = Some(self.store.write("acquire", write).boxed()),
-                Action::Renew { write, .. } => self.request = Some(self.store.write("renew", write).boxed()),
-                Action::Release { write, .. } => self.request = Some(self.store.write("release", write).boxed()),
+                Action::Read { .. } => self.ask("read", self.store.read()),
+                Action::TryAcquire { write, .. } => self.ask("acquire", self.store.write("acquire", write)),
+                Action::Renew { write, .. } => self.ask("renew", self.store.write("renew", write)),
+                Action::Release { write, .. } => self.ask("release", self.store.write("release", write)),
             }
+        }
+    }
+
+    fn ask(&mut self, action: &'static str, answer: impl Future<Output = Answered> + Send + 'static) {
+        self.give_up();
+        self.request = Some(Asked { action, since: self.setup.clock.now(), answer: answer.boxed() });
+    }
+
+    /// The machine waits for the request on its way no longer, which is a failure like any other: if it were forgotten,
+    /// one that is cut off from the Lease would never say so.
+    fn give_up(&mut self) {
+        if let Some(Asked { action, since, .. }) = self.request.take() {
+            let waited = self.setup.clock.now().saturating_sub(since);
+            let error = Some(Verdict::no_answer(&format!("{action} of the Lease"), waited));
+            self.answered(Answered { action, input: None, error }, since);
         }
     }
 
@@ -222,7 +245,7 @@ impl Driver {
         }
         let (now, retry) = (self.setup.clock.now(), self.candidate.timing.retry());
         if self.glance.is_none() && now >= self.next_glance {
-            self.glance = Some(self.store.glance(2 * retry).boxed());
+            self.glance = Some(Asked { action: "glance", since: now, answer: self.store.glance(2 * retry).boxed() });
             self.next_glance = now + retry;
         }
         self.glance.is_none().then_some(self.next_glance)
@@ -252,6 +275,7 @@ impl Driver {
         if *reason == StepDown::Shutdown {
             tracing::info!(lease = self.candidate.name, "giving the lease back");
         } else {
+            self.give_up();
             tracing::warn!(lease = self.candidate.name, reason = reason.category(), "leading no more");
         }
         self.leader.set(0.0, []);
@@ -266,8 +290,8 @@ impl Driver {
         }
     }
 
-    /// Counts and tells an answer, and hands on what it means for the machine.
-    fn answered(&mut self, answered: Answered) -> Option<Input> {
+    /// Counts and tells an answer to what was sent at `asked`, and hands on what it means for the machine.
+    fn answered(&mut self, answered: Answered, asked: Duration) -> Option<Input> {
         let result = answered.error.as_ref().map_or("ok", |error| error.category());
         self.calls.one([answered.action, result]);
         match &answered.error {
@@ -279,7 +303,7 @@ impl Driver {
             Some(_) if matches!(answered.input, Some(Input::Conflict)) => self.check.pass(),
             Some(error) => {
                 let now = self.setup.clock.now();
-                let since = *self.failing_since.get_or_insert(now);
+                let since = *self.failing_since.get_or_insert(asked);
                 tracing::warn!(action = answered.action, category = error.category(), %error, "Lease call failed");
                 if error.needs_somebody() || now.saturating_sub(since) >= self.candidate.timing.renew_deadline() {
                     self.check.fail(error.sentence.clone());
@@ -292,6 +316,11 @@ impl Driver {
     const fn beat(&self) -> &Loop {
         &self.setup.beat
     }
+}
+
+/// The answer to a request, and when that was sent; `None` at once if there is no request.
+fn answer(asked: &mut Option<Asked>) -> impl Future<Output = Option<(Duration, Answered)>> {
+    OptionFuture::from(asked.as_mut().map(|asked| asked.answer.as_mut().map(|answered| (asked.since, answered))))
 }
 
 fn lock(election: &Mutex<Election>) -> std::sync::MutexGuard<'_, Election> {

@@ -88,6 +88,15 @@ async fn never_two(long: Duration, all: &[&Contender]) {
     }
 }
 
+/// Watches for so long that a contender is not ready at any time.
+async fn never_ready(contender: &Contender, long: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < long {
+        assert!(!contender.readiness.is_ready(), "after {:?}", begun.elapsed());
+        tokio::time::sleep(SECOND / 10).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_first_creates_the_lease_by_put_and_leads() {
     let server = FakeApi::new();
@@ -220,6 +229,9 @@ async fn c48_with_only_lease_calls_blocked_the_leader_steps_down_within_the_leas
     let took = until("steps down", LEASE, || !a.leadership.is_leader()).await;
     assert!(term.lost().is_cancelled() || took < LEASE);
     drop(term);
+    until("readiness tells", 2 * SECOND, || !a.readiness.is_ready()).await;
+    // Whatever is asked now is given up before the client gives it up: each of these counts as well.
+    never_ready(&a, Duration::from_mins(1)).await;
     tokio::time::sleep(Duration::from_mins(5)).await;
     assert!(a.heartbeat.verdict().is_healthy(), "an API server that hangs is not a stall");
     assert!(!a.readiness.is_ready());

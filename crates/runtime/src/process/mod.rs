@@ -5,6 +5,7 @@ mod entry;
 mod observe;
 mod probes;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use kube::Client;
@@ -27,6 +28,7 @@ use crate::shutdown::{Shutdown, Signals};
 use crate::supervise::{Ended, Outcome, Tasks};
 use crate::telemetry::{self, Component, Telemetry};
 use crate::watch::{self, Contact};
+use probes::Probes;
 
 /// How long tasks may take to be dropped.
 const ABORTING: Duration = Duration::from_secs(1);
@@ -90,11 +92,18 @@ pub struct Process {
     pub meters: Meters,
     grace_period: Duration,
     watch_timeout: Duration,
+    addresses: [SocketAddr; 2],
+    silent: Option<Ports>,
+    probes: Option<Probes>,
+    signals: Signals,
+    telemetry: Telemetry,
+}
+
+/// The two ports, bound and not yet answering.
+struct Ports {
     grpc: Bound,
     admin: Bound,
     routes: Routes,
-    signals: Signals,
-    telemetry: Telemetry,
 }
 
 /// The process cannot start. All are matters of configuration or of the machine.
@@ -218,17 +227,28 @@ impl Process {
             meters,
             grace_period: args.shutdown.grace_period.get(),
             watch_timeout: args.client.watch_timeout.get(),
-            grpc,
-            admin,
-            routes,
+            addresses: [grpc.addr(), admin.addr()],
+            silent: Some(Ports { grpc, admin, routes }),
+            probes: None,
             signals,
             telemetry,
         })
     }
 
-    /// Adds a gRPC service to the health port.
+    /// Adds a gRPC service to the health port; nothing happens once it answers.
     pub fn serve(&mut self, add: impl FnOnce(Routes) -> Routes) {
-        self.routes = add(std::mem::take(&mut self.routes));
+        if let Some(ports) = &mut self.silent {
+            ports.routes = add(std::mem::take(&mut ports.routes));
+        }
+    }
+
+    /// Answers on both ports from now on, alive and not ready, so that whatever is asked of the API server before
+    /// [`Process::run`] may take its time (C56).
+    pub fn answer(&mut self) {
+        if let Some(Ports { grpc, admin, routes }) = self.silent.take() {
+            let pages = crate::admin::router(self.health.clone(), self.telemetry.registry().clone());
+            self.probes = Some(probes::start(grpc, routes, admin, pages, self.health.clone(), self.tasks.clone()));
+        }
     }
 
     /// Spawns a task that must run until the process drains.
@@ -238,6 +258,20 @@ impl Process {
         F::Output: Outcome + Send,
     {
         self.tasks.spawn(task, future);
+    }
+
+    /// Spawns a task that only reads: it has nothing to finish, and is dropped as soon as the process drains.
+    pub fn spawn_reader<F>(&self, task: &'static str, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let draining = self.shutdown.draining().clone();
+        self.spawn(task, async move {
+            tokio::select! {
+                () = draining.cancelled() => {}
+                () = future => {}
+            }
+        });
     }
 
     /// What a watch of this process is made from. Its readiness check has the loop's name.
@@ -266,21 +300,20 @@ impl Process {
     }
 
     /// Where gRPC health is answered.
-    pub const fn health_addr(&self) -> std::net::SocketAddr {
-        self.grpc.addr()
+    pub const fn health_addr(&self) -> SocketAddr {
+        self.addresses[0]
     }
 
     /// Where HTTP is answered.
-    pub const fn admin_addr(&self) -> std::net::SocketAddr {
-        self.admin.addr()
+    pub const fn admin_addr(&self) -> SocketAddr {
+        self.addresses[1]
     }
 
     /// Answers probes, waits for a signal or the end of a task, and shuts down in order: readiness first, then work
     /// within the grace period, then the ports, telemetry last.
-    pub async fn run(self) -> Result<(), RunError> {
-        let Self { health, tasks, shutdown, mut signals, telemetry, grace_period, .. } = self;
-        let pages = crate::admin::router(health.clone(), telemetry.registry().clone());
-        let probes = probes::start(self.grpc, self.routes, self.admin, pages, health.clone(), tasks.clone());
+    pub async fn run(mut self) -> Result<(), RunError> {
+        self.answer();
+        let Self { health, tasks, shutdown, mut signals, telemetry, grace_period, probes, .. } = self;
         health.readiness().started();
 
         let ended = tokio::select! {
@@ -293,7 +326,9 @@ impl Process {
         health.readiness().close();
         let aborted = drain(&tasks, &shutdown, &mut signals, grace_period).await;
         health.close();
-        probes.ended().await;
+        if let Some(probes) = probes {
+            probes.ended().await;
+        }
 
         let result = match (ended.or_else(|| tasks.ended().into_iter().next()), aborted) {
             (Some(ended), _) => Err(RunError::Task(ended)),
