@@ -126,3 +126,6 @@ fn serves(serves: &Serves) -> v1::Serves {
         Serves::Unknown | Serves::Unrecognised(_) => v1::Serves::Unspecified,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,13 +14,16 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use muster_core::backoff::Backoff;
+use muster_core::heartbeat::LoopId;
 use muster_core::retry::Retry;
 use muster_executor::Compiled;
 use muster_executor::compile::{FerrVaultToken, Provider};
 use muster_executor::trust::{SecretData, SecretError, SecretReader};
 use muster_runtime::clock::Clock;
+use muster_runtime::heartbeat::Heartbeat;
 use muster_runtime::kube_error::{classify, classify_watch};
 use muster_runtime::rng::Rng;
+use muster_runtime::watch::Signs;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -46,7 +49,9 @@ pub struct Reader {
 pub struct Watches(Arc<Inner>);
 
 struct Inner {
-    api: Api<Secret>,
+    client: Client,
+    namespace: String,
+    heartbeat: Heartbeat,
     clock: Clock,
     rng: Rng,
     inbox: Sender,
@@ -89,10 +94,10 @@ impl SecretReader for Reader {
 }
 
 impl Watches {
-    /// Watches in `namespace` and tells `inbox`.
-    pub fn new(client: Client, namespace: &str, clock: Clock, rng: Rng, inbox: Sender) -> Self {
-        let api = Api::namespaced(client, namespace);
-        Self(Arc::new(Inner { api, clock, rng, inbox, used: Mutex::default() }))
+    /// Watches in `namespace` and tells `inbox`; every watch owes signs of life to the loop `watch-secrets`.
+    pub fn new(client: Client, namespace: &str, heartbeat: Heartbeat, clock: Clock, rng: Rng, inbox: Sender) -> Self {
+        let namespace = namespace.to_owned();
+        Self(Arc::new(Inner { client, namespace, heartbeat, clock, rng, inbox, used: Mutex::default() }))
     }
 
     /// From now on this executor uses the Secrets that its spec names, and no others; none at all if it is gone or wrong.
@@ -119,10 +124,16 @@ impl Watches {
 
     async fn watch(self, name: String) {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-        let mut events = watcher::watcher(self.0.api.clone(), config).boxed();
+        let beat = self.0.heartbeat.of(LoopId::WATCH_SECRETS);
+        let signs = Signs::new(beat.clone(), "watch of a Secret");
+        let api = Api::<Secret>::namespaced(signs.of_requests(self.0.client.clone()), &self.0.namespace);
+        let mut events = watcher::watcher(api, config).boxed();
         let (mut waits, mut rng) = (Backoff::default(), self.0.rng.clone());
         let (mut known, mut listed) = (None, None);
-        while let Some(event) = events.next().await {
+        loop {
+            beat.faults().await;
+            let Some(event) = events.next().await else { return };
+            signs.seen();
             let seen = match event {
                 Ok(Event::Init) => {
                     listed = None;
@@ -138,6 +149,7 @@ impl Watches {
                 Err(error) => {
                     let verdict = classify_watch(&error);
                     let until = waits.failed((), self.0.clock.now(), None, &mut rng);
+                    signs.failed(until);
                     tracing::info!(secret = name, category = verdict.category(), error = %verdict, "cannot watch a Secret, trying again");
                     self.0.clock.sleep_until(until).await;
                     continue;
@@ -186,24 +198,4 @@ fn digest(secret: &Secret) -> [u8; 32] {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::ByteString;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-    use super::*;
-
-    fn secret(entries: &[(&str, &str)]) -> Secret {
-        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), ByteString((*value).into()))).collect();
-        Secret { data: Some(data), ..Secret::default() }
-    }
-
-    #[test]
-    fn c21_only_the_data_of_a_secret_is_its_state() {
-        let plain = secret(&[("a", "1"), ("b", "2")]);
-        let labels = Some([("touched".to_owned(), "yes".to_owned())].into());
-        let touched = Secret { metadata: ObjectMeta { labels, ..ObjectMeta::default() }, ..plain.clone() };
-        assert_eq!(digest(&plain), digest(&touched));
-        assert_ne!(digest(&plain), digest(&secret(&[("a", "1"), ("b", "3")])));
-        assert_ne!(digest(&secret(&[("a", "1b")])), digest(&secret(&[("a1", "b")])));
-    }
-}
+mod tests;

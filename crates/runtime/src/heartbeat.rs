@@ -120,7 +120,7 @@ impl Loop {
         self.heartbeat.faults.act(self.id).await;
     }
 
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.heartbeat.clock.now()
     }
 

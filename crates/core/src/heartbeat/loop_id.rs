@@ -13,6 +13,8 @@ impl LoopId {
     pub const WATCH_NAMESPACED_EXECUTORS: Self = Self("watch-namespacedexecutors");
     /// A replica watches the ExecutorPodStatus objects it wrote itself.
     pub const WATCH_OWN: Self = Self("watch-own");
+    /// A replica watches the Secrets that specs name, each by a watch of its own.
+    pub const WATCH_SECRETS: Self = Self("watch-secrets");
     /// A replica compiles specs and loads trust material, several objects at a time.
     pub const BUILD: Self = Self("build");
     /// A replica writes its ExecutorPodStatus objects.
@@ -35,10 +37,11 @@ impl LoopId {
     pub const LEASE: Self = Self("lease");
 
     /// Loops of a replica.
-    pub const RECONCILER: [Self; 6] = [
+    pub const RECONCILER: [Self; 7] = [
         Self::WATCH_EXECUTORS,
         Self::WATCH_NAMESPACED_EXECUTORS,
         Self::WATCH_OWN,
+        Self::WATCH_SECRETS,
         Self::BUILD,
         Self::REPORT,
         Self::REFRESH,

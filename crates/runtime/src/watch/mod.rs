@@ -8,6 +8,7 @@
 
 mod lenient;
 mod pulse;
+mod signs;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use tokio::sync::watch::Receiver;
 pub use lenient::{Lenient, Undecodable};
 use pulse::Pulse;
 pub use pulse::{Contact, WatchState};
+pub use signs::Signs;
 
 use crate::clock::Clock;
 use crate::health::Check;

@@ -6,14 +6,13 @@ use std::time::Duration;
 use kube::client::Body;
 use kube::runtime::watcher::Event;
 use kube::{Client, Error};
-use muster_core::heartbeat::{Due, LoopId, Running};
+use muster_core::heartbeat::LoopId;
 use tokio::sync::watch;
 
-use super::Setup;
+use super::{Setup, Signs};
 use crate::client::{Call, Verb};
 use crate::clock::Clock;
 use crate::health::Check;
-use crate::heartbeat::{Loop, Work};
 use crate::kube_error::Verdict;
 use crate::metrics::{self, Counter, Gauge};
 
@@ -47,46 +46,37 @@ pub(super) struct Pulse(Arc<Shared>);
 struct Shared {
     id: LoopId,
     clock: Clock,
-    beat: Loop,
     check: Check,
     contact: Contact,
     state: watch::Sender<WatchState>,
+    signs: Signs,
     turn: Mutex<Turn>,
     starts: Counter<2>,
     synced: Gauge<1>,
 }
 
-/// The piece of work that is owed: the next sign of life.
+/// The watch that is going on.
 struct Turn {
-    work: Owed,
-    /// How long the watch asks to last.
+    /// How long it asks to last.
     asked: Duration,
-    /// When the last watch was started.
+    /// When it was started.
     started: Option<Duration>,
-    /// Category of the error that ended it.
+    /// Category of the error that ended the one before.
     cause: Option<&'static str>,
-}
-
-enum Owed {
-    Later(Work<Due>),
-    Now(Work<Running>),
-    /// Only while it is being exchanged.
-    Exchanged,
 }
 
 impl Pulse {
     pub(super) fn new(setup: &Setup) -> Self {
-        let work = Owed::Later(setup.beat.due_now("its watch"));
         let synced = setup.meters.gauge(&metrics::WATCH_SYNCED);
         synced.set(0.0, [setup.beat.id().as_str()]);
         Self(Arc::new(Shared {
             id: setup.beat.id(),
             clock: setup.clock.clone(),
-            beat: setup.beat.clone(),
             check: setup.check.clone(),
             contact: setup.contact,
             state: watch::Sender::new(WatchState::default()),
-            turn: Mutex::new(Turn { work, asked: Duration::ZERO, started: None, cause: None }),
+            signs: Signs::new(setup.beat.clone(), "its watch"),
+            turn: Mutex::new(Turn { asked: Duration::ZERO, started: None, cause: None }),
             starts: setup.meters.counter(&metrics::WATCH_STARTS),
             synced,
         }))
@@ -120,7 +110,7 @@ impl Pulse {
     }
 
     pub(super) fn event<K>(&self, event: &Event<K>) {
-        self.beat();
+        self.0.signs.seen();
         if matches!(event, Event::InitDone) {
             self.0.state.send_if_modified(|state| !std::mem::replace(&mut state.synced, true));
             self.0.synced.set(1.0, [self.0.id.as_str()]);
@@ -130,18 +120,8 @@ impl Pulse {
 
     /// A try failed; the next one is due at `at`.
     pub(super) fn failed(&self, verdict: Verdict, at: Duration) {
-        {
-            let mut turn = self.turn();
-            turn.cause = Some(verdict.category());
-            turn.work = match std::mem::replace(&mut turn.work, Owed::Exchanged) {
-                Owed::Now(running) => Owed::Later(running.complete_then_due(at)),
-                Owed::Later(due) => {
-                    due.reschedule(at);
-                    Owed::Later(due)
-                }
-                Owed::Exchanged => Owed::Later(self.0.beat.due_at("its watch", at)),
-            };
-        }
+        self.turn().cause = Some(verdict.category());
+        self.0.signs.failed(at);
         let now = self.0.clock.now();
         let before = self.0.state.borrow().clone();
         let since = before.failing_since.unwrap_or(now);
@@ -170,7 +150,7 @@ impl Pulse {
 
     /// A request goes out: the watch has ended, or a page has been used up, and the loop goes on.
     fn request(&self, call: &Call) {
-        self.beat();
+        self.0.signs.seen();
         if call.verb != Verb::Watch {
             return;
         }
@@ -199,18 +179,6 @@ impl Pulse {
                 self.0.check.pass();
             }
         }
-    }
-
-    /// One turn is complete and the next has begun.
-    fn beat(&self) {
-        let now = self.0.clock.now();
-        let mut turn = self.turn();
-        let due = match std::mem::replace(&mut turn.work, Owed::Exchanged) {
-            Owed::Now(running) => running.complete_then_due(now),
-            Owed::Later(due) => due,
-            Owed::Exchanged => self.0.beat.due_now("its watch"),
-        };
-        turn.work = Owed::Now(due.start_unhindered());
     }
 
     fn turn(&self) -> std::sync::MutexGuard<'_, Turn> {

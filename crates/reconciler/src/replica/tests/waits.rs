@@ -134,6 +134,20 @@ fn a_new_spec_forgets() {
 }
 
 #[test]
+fn a_changed_secret_is_tried_at_once_and_forgets() {
+    let mut world = loading(&["a"], None, 7);
+    for _ in 0..5 {
+        fail(&mut world, "a", Reason::AuthFailed, None);
+        until_tried(&mut world, "a");
+    }
+    fail(&mut world, "a", Reason::AuthFailed, None);
+    world.happens(Event::SecretChanged { uid: uid("a") });
+    assert!(until_tried(&mut world, "a") < f64::EPSILON);
+    fail(&mut world, "a", Reason::AuthFailed, None);
+    assert_within(until_tried(&mut world, "a"), 5.0);
+}
+
+#[test]
 fn c21_nothing_that_happens_during_a_wait_sends_or_counts() {
     let mut world = loading(&["a"], None, 5);
     for _ in 0..3 {
