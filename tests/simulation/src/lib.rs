@@ -5,6 +5,7 @@
 //! same run. The product's own [`Gate`](muster_core::gate::Gate) and [`Backoff`](muster_core::backoff::Backoff) decide,
 //! nothing of them is modelled. The tests prove the bounds in time; the binary `livelock` prints the figures.
 
+pub mod report;
 mod upstream;
 mod world;
 

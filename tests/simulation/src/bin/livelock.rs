@@ -2,17 +2,18 @@
 //!
 //! One token of 1/s with a burst of 20, two calls per resource, 50 ms of latency. Refusals are free or charged (down to
 //! 60 tokens of debt), with or without `Retry-After` in whole seconds. Each row is the slowest of several seeded runs.
-//! A run is given up once nothing was synced for two hours.
+//! A run is given up once nothing was synced for two hours. The same over real HTTP, in real time, is an example of
+//! `muster-executor`.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
+use muster_simulation::report::{self, CALLS, Row};
 use muster_simulation::{Bucket, Charge, Outcome, Policy, RetryAfter, Scenario, run};
-use serde::Serialize;
 
 /// Retry policies behind one rate-limited credential, in virtual time.
 #[derive(Debug, Parser)]
@@ -30,26 +31,6 @@ struct Args {
     starts_over: bool,
 }
 
-/// What one line says. Times are in seconds.
-#[derive(Debug, Clone, Serialize)]
-struct Row {
-    bench: &'static str,
-    policy: &'static str,
-    n: usize,
-    processes: usize,
-    charged: bool,
-    retry_after: bool,
-    synced: usize,
-    /// Time until all were synced, in ideal times; null if they never were.
-    ratio: Option<f64>,
-    requests: u64,
-    refused: u64,
-    seconds: Option<f64>,
-    ideal_seconds: f64,
-    starts_over: bool,
-    seeds: u64,
-}
-
 /// The variables of a row.
 #[derive(Debug, Clone, Copy)]
 struct Case {
@@ -60,21 +41,10 @@ struct Case {
     retry_after: bool,
 }
 
-const CALLS: usize = 2;
-
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let rows = measure(&cases(), &args);
-    let mut out = io::stdout().lock();
-    if args.json {
-        for row in &rows {
-            serde_json::to_writer(&mut out, row)?;
-            writeln!(out)?;
-        }
-    } else {
-        table(&mut out, &rows)?;
-    }
-    Ok(())
+    Ok(report::print(&mut io::stdout().lock(), &rows, args.json)?)
 }
 
 fn cases() -> Vec<Case> {
@@ -137,7 +107,8 @@ fn slowest(case: Case, args: &Args) -> Row {
     let ideal = bucket.ideal(CALLS * case.n);
     let seconds = outcome.all_synced.map(|time| time.as_secs_f64());
     Row {
-        bench: "livelock",
+        bench: report::BENCH,
+        real: false,
         policy: match case.policy {
             Policy::Fixed(_) => "fixed",
             Policy::Seed => "seed",
@@ -156,37 +127,6 @@ fn slowest(case: Case, args: &Args) -> Row {
         starts_over: args.starts_over,
         seeds: args.seeds,
     }
-}
-
-fn table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
-    for group in rows.chunk_by(|one, other| (one.n, one.processes) == (other.n, other.processes)) {
-        let Some(Row { n, processes, ideal_seconds, seeds, .. }) = group.first() else { continue };
-        let processes = if *processes == 1 { "one process".to_owned() } else { format!("{processes} processes") };
-        writeln!(out, "{n} resources of {processes} behind one token of 1/s, burst 20.")?;
-        writeln!(out, "At best {} requests and {ideal_seconds:.0} s. Slowest of {seeds} runs:\n", CALLS * n)?;
-        writeln!(
-            out,
-            "  {:8} {:9} {:12} {:>9} {:>9} {:>7} {:>12} {:>11} {:>8}",
-            "POLICY", "REFUSALS", "RETRY-AFTER", "REQUESTS", "REFUSED", "", "SYNCED", "AFTER", "RATIO"
-        )?;
-        for row in group {
-            writeln!(
-                out,
-                "  {:8} {:9} {:12} {:>9} {:>9} {:>5.1} % {:>12} {:>11} {:>8}",
-                row.policy,
-                if row.charged { "charged" } else { "free" },
-                if row.retry_after { "seconds" } else { "none" },
-                row.requests,
-                row.refused,
-                100.0 * row.refused as f64 / row.requests.max(1) as f64,
-                format!("{}/{n}", row.synced),
-                row.seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.0} s")),
-                row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
-            )?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -72,3 +72,19 @@ fn no_password_is_in_a_debug_text() {
     let text = format!("{compiled:?}");
     assert!(text.contains("[hidden]") && !text.contains("open-sesame"), "{text}");
 }
+
+#[test]
+fn every_sample_with_an_upstream_compiles_without_a_warning() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/samples/upstreams");
+    let mut providers = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let mut sample: Value = serde_saphyr::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let compiled = compile(&spec(sample["spec"].take()), &options()).unwrap();
+        assert!(compiled.warnings.is_empty(), "{}: {:?}", path.display(), compiled.warnings);
+        providers.extend(compiled.trust_requests().map(|request| request.provider.kind()));
+    }
+    providers.sort_unstable();
+    let upstreams = [ProviderKind::AzureKeyVault, ProviderKind::KubernetesSecret, ProviderKind::FerrVault];
+    assert_eq!(providers, upstreams);
+}
