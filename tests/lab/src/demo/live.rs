@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::{rows, setup, table};
+use super::{rows, setup, table, vault};
 use crate::installation::Installation;
 
 /// How often the API server is asked. A person reads no faster.
@@ -31,6 +31,7 @@ pub(super) async fn run(installation: &Installation, client: &Client) -> Result<
          Ctrl-C ends everything.",
         installation.plane.kubeconfig().display()
     ));
+    setup::note(vault::WATCH);
     let start = Instant::now();
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut frames = interval(FRAME);

@@ -7,6 +7,7 @@ mod cell;
 mod live;
 mod setup;
 mod table;
+mod vault;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use serde_json::json;
 use crate::installation::Installation;
 use crate::wait;
 use table::Row;
+use vault::Vault;
 
 /// How long the demo waits for every executor to be folded before it shows what there is.
 const SETTLE: Duration = Duration::from_mins(1);
@@ -48,13 +50,15 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<()> {
     let installation = setup::install(args.replicas, args.aggregators).await?;
     let client = installation.plane.client()?;
-    show(&args, &installation, &client).await?;
+    let vault = Vault::open(&client).await?;
+    show(&args, &installation, &client, &vault).await?;
     installation.stop().await;
     Ok(())
 }
 
-async fn show(args: &Args, installation: &Installation, client: &Client) -> Result<()> {
+async fn show(args: &Args, installation: &Installation, client: &Client, vault: &Vault) -> Result<()> {
     setup::apply_executors(client, &args.files).await?;
+    vault.apply_executors(client).await?;
     if let Err(late) = wait::within(wait::scaled(SETTLE), "every executor to be folded", || settled(client, args)).await
     {
         setup::note(&format!("{late:#}; this is how far it came:"));
