@@ -6,6 +6,8 @@ mod backoff;
 mod economy;
 #[path = "replica/identity.rs"]
 mod identity;
+#[path = "replica/quota.rs"]
+mod quota;
 #[path = "replica/reporting.rs"]
 mod reporting;
 #[path = "replica/stage.rs"]

@@ -4,6 +4,8 @@
 mod behind;
 #[path = "upstreams/changes.rs"]
 mod changes;
+#[path = "upstreams/leaks.rs"]
+mod leaks;
 #[path = "upstreams/storms.rs"]
 mod storms;
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
@@ -28,6 +29,8 @@ pub struct Mark(u64);
 /// One request, with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    /// When it came, as the API server's clock has it.
+    pub at: Option<Timestamp>,
     /// User name; of a service account `system:serviceaccount:NAMESPACE:NAME`.
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
@@ -109,20 +112,27 @@ impl Audit {
 
     /// Requests since `mark`, and where the next read should start: a line that is still being written stays for it.
     fn read(&self, mark: Mark) -> Result<(Vec<Request>, Mark)> {
-        let mut text = String::new();
+        let (mut text, mut start) = (String::new(), mark.0);
         match File::open(&self.path) {
             Ok(mut log) => {
-                log.seek(SeekFrom::Start(mark.0)).context("cannot seek in the audit log")?;
+                // A mark may have been set while a line was being written: that line was before it.
+                let before = mark.0.saturating_sub(1);
+                log.seek(SeekFrom::Start(before)).context("cannot seek in the audit log")?;
                 let mut bytes = Vec::new();
                 log.read_to_end(&mut bytes).context("cannot read the audit log")?;
                 bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1));
+                if mark != Self::START {
+                    let line_end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |first| first + 1);
+                    bytes.drain(..line_end);
+                    start = before + line_end as u64;
+                }
                 text = String::from_utf8(bytes).context("the audit log is not UTF-8")?;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.path.display())),
         }
         let requests = text.lines().filter_map(|line| parse(line).transpose()).collect::<Result<_>>()?;
-        Ok((requests, Mark(mark.0 + text.len() as u64)))
+        Ok((requests, Mark(start + text.len() as u64)))
     }
 }
 
@@ -205,6 +215,8 @@ impl Display for Request {
 #[serde(rename_all = "camelCase")]
 struct Event {
     stage: String,
+    #[serde(default)]
+    request_received_timestamp: String,
     #[serde(rename = "requestURI")]
     request_uri: String,
     verb: String,
@@ -245,6 +257,7 @@ fn parse(line: &str) -> Result<Option<Request>> {
     let counts = if event.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
     let object = event.object_ref;
     Ok((event.stage == counts || event.stage == "Panic").then(|| Request {
+        at: event.request_received_timestamp.parse().ok(),
         user: event.user.username,
         verb: event.verb,
         group: object.api_group,
@@ -264,7 +277,7 @@ mod tests {
 
     fn line(stage: &str, verb: &str, uri: &str, object: &str) -> String {
         format!(
-            r#"{{"kind":"Event","stage":"{stage}","requestURI":"{uri}","verb":"{verb}","userAgent":"a","user":{{"username":"system:serviceaccount:m:r"}},"objectRef":{object},"responseStatus":{{"metadata":{{}},"code":200}}}}"#
+            r#"{{"kind":"Event","stage":"{stage}","requestReceivedTimestamp":"2026-11-30T12:00:00.25Z","requestURI":"{uri}","verb":"{verb}","userAgent":"a","user":{{"username":"system:serviceaccount:m:r"}},"objectRef":{object},"responseStatus":{{"metadata":{{}},"code":200}}}}"#
         )
     }
 
@@ -279,6 +292,7 @@ mod tests {
         assert_eq!(write("ResponseStarted"), None);
         let write = write("ResponseComplete").unwrap();
         assert!(write.is_write() && write.is_lease() && write.on("leases") && write.by("m", "r"));
+        assert_eq!(write.at, "2026-11-30T12:00:00.25Z".parse().ok());
         assert!(!write.by("m", "other") && !write.on_status_of("leases") && !write.is_list());
         assert_eq!(write.to_string(), "system:serviceaccount:m:r update leases/m/l -> 200");
     }
@@ -303,8 +317,15 @@ mod tests {
         let (first, end) = audit.read(Audit::START).unwrap();
         assert_eq!(first.len(), 1);
 
-        std::fs::write(&audit.path, format!("{one}\n{two}\n")).unwrap();
+        let in_the_middle = audit.mark().unwrap();
+        std::fs::write(&audit.path, format!("{one}\n{two}\n{one}\n")).unwrap();
         assert_eq!(audit.since(end).unwrap()[0].uri, "/b");
+        assert_eq!(
+            audit.since(in_the_middle).unwrap().len(),
+            1,
+            "the line that was begun before the mark is before it"
+        );
+        std::fs::write(&audit.path, format!("{one}\n{two}\n")).unwrap();
         assert_eq!(Tally::of(&audit.since(Audit::START).unwrap()).0.len(), 2);
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -16,6 +17,9 @@ use serde_json::{Value, json};
 use crate::oracle;
 use crate::stage::{SELECTOR, Stage};
 
+/// Pods that are made at the same time.
+const AT_ONCE: usize = 16;
+
 /// One pretended replica.
 #[derive(Clone)]
 pub(crate) struct Actor {
@@ -27,11 +31,7 @@ pub(crate) struct Actor {
 impl Stage {
     /// Pods of the reconciler that run nowhere, one for each name.
     pub(crate) async fn cast(&self, names: &[&str]) -> Result<Vec<Actor>> {
-        let mut actors = Vec::new();
-        for name in names {
-            actors.push(self.act(name).await?);
-        }
-        Ok(actors)
+        stream::iter(names).map(|name| self.act(name)).buffered(AT_ONCE).try_collect().await
     }
 
     pub(crate) async fn act(&self, name: &str) -> Result<Actor> {

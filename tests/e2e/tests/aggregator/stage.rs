@@ -75,9 +75,12 @@ impl Stage {
     }
 
     pub(crate) async fn create(&self, name: &str) -> Result<Executor> {
+        self.create_with(name, spec(&format!("{name}.example.com"))).await
+    }
+
+    pub(crate) async fn create_with(&self, name: &str, spec: Value) -> Result<Executor> {
         let object = json!({
-            "apiVersion": "config.ratify.dev/v2alpha1", "kind": "Executor", "metadata": {"name": name},
-            "spec": spec(&format!("{name}.example.com")),
+            "apiVersion": "config.ratify.dev/v2alpha1", "kind": "Executor", "metadata": {"name": name}, "spec": spec,
         });
         let object = serde_json::from_value(object)?;
         self.executors().create(&PostParams::default(), &object).await.with_context(|| format!("cannot create {name}"))

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, Patch, PatchParams};
-use muster_lab::installation::{NAMESPACE, RECONCILER};
+use muster_lab::installation::{NAMESPACE, deploy};
+use muster_lab::manifests;
 use muster_upstream::ferrvault::Content;
 use muster_upstream::{Behaviour, Limit, Upstream};
 use serde_json::{Value, json};
@@ -34,19 +34,13 @@ impl Behind {
         Ok(behind)
     }
 
-    /// A right to read these two Secrets by name, which is all that a replica ever gets.
+    /// A right to read these two Secrets by name, which is all that a replica ever gets: the Role that we ship, with the
+    /// names patched as an overlay would.
     async fn grant(&self) -> Result<()> {
-        let metadata = json!({"name": "muster-trust", "namespace": NAMESPACE});
-        let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["vault", "trust"], "verbs": ["get", "list", "watch"]}]);
-        let role: Role = serde_json::from_value(json!({ "metadata": metadata, "rules": rules }))?;
-        let subject = json!({"kind": "ServiceAccount", "name": RECONCILER, "namespace": NAMESPACE});
-        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "muster-trust"});
-        let binding: RoleBinding =
-            serde_json::from_value(json!({ "metadata": metadata, "roleRef": role_ref, "subjects": [subject] }))?;
-        let client = &self.stage.client;
-        Api::namespaced(client.clone(), NAMESPACE).create(&kube::api::PostParams::default(), &role).await?;
-        Api::namespaced(client.clone(), NAMESPACE).create(&kube::api::PostParams::default(), &binding).await?;
-        Ok(())
+        let mut objects = manifests::read(&deploy("kustomize/components/trust-secrets"))?;
+        let role = objects.iter_mut().find_map(|object| object.data.pointer_mut("/rules/0/resourceNames"));
+        *role.context("no Role that names Secrets")? = json!(["vault", "trust"]);
+        manifests::apply_objects(&self.stage.client, objects).await.map(drop)
     }
 
     /// Makes a Secret, or replaces its entries.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
-use muster_api::{ExecutorPodStatus, Reason, Serves};
-use muster_lab::installation::NAMESPACE;
+use muster_api::{Executor, ExecutorPodStatus, Reason, Serves};
+use muster_lab::installation::{AGGREGATOR, NAMESPACE, rolled_out};
 use muster_lab::wait;
 use muster_upstream::{Fault, Limit, RetryAfter, Rule};
 use serde_json::json;
@@ -52,9 +52,24 @@ async fn c21_nothing_but_a_new_spec_or_token_ends_a_wait() -> Result<()> {
     Ok(())
 }
 
+/// Waits until the one entry of `byPod` is about this generation, waits at a gate and serves this.
+async fn by_pod_says(behind: &Behind, executor: &Executor, serves: &Serves) -> Result<()> {
+    let generation = executor.metadata.generation;
+    wait::until(format!("byPod to say {serves}"), || async {
+        let status = behind.stage.executors().get(&executor.name_any()).await?.status.context("no status")?;
+        let [entry] = status.by_pod.as_slice() else { bail!("{:?}", status.by_pod) };
+        let says = entry.reason == Reason::RateLimited && entry.serves == *serves && !entry.succeeded;
+        ensure!(says && Some(entry.observed_generation) == generation, "{entry:?}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+}
+
 #[tokio::test]
-async fn an_edit_that_waits_serves_the_older_generation_for_the_grace_and_then_nothing() -> Result<()> {
+async fn an_edit_that_waits_serves_the_older_generation_for_the_grace_then_nothing_and_by_pod_says_so() -> Result<()> {
     let behind = Behind::start(1, Limit::Unlimited, &["--edit-grace=6s"]).await?;
+    behind.stage.installation.scale(AGGREGATOR, 1).await?;
+    rolled_out(&behind.stage.client, AGGREGATOR).await?;
     let executor = behind.stage.create("a", behind.spec("a.example.com")).await?;
     behind.stage.served(&executor).await?;
     behind.upstream.change(|behaviour| behaviour.limit = closed());
@@ -65,7 +80,9 @@ async fn an_edit_that_waits_serves_the_older_generation_for_the_grace_and_then_n
         }
     };
     behind.stage.reported(&edited, waits(Serves::Older)).await?;
+    by_pod_says(&behind, &edited, &Serves::Older).await?;
     behind.stage.reported(&edited, waits(Serves::Nothing)).await?;
+    by_pod_says(&behind, &edited, &Serves::Nothing).await?;
     ensure!(behind.calls() == 2, "{:?}", behind.upstream.log());
     behind.stage.stop().await;
     Ok(())
