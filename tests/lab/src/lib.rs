@@ -8,6 +8,7 @@
 //! Errors are `anyhow` here: nobody branches on them, they are read in the output of a failed test.
 
 pub mod audit;
+pub mod bench;
 pub mod cluster;
 pub mod control_plane;
 pub mod demo;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use muster_lab::{cluster, demo};
+use muster_lab::{bench, cluster, demo};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Debug, Parser)]
@@ -20,6 +20,9 @@ enum Command {
     Cluster(Cluster),
     /// Three replicas and an aggregator at work, and who runs what.
     Demo(demo::Args),
+    /// Figures.
+    #[command(subcommand)]
+    Bench(bench::Bench),
 }
 
 #[derive(Debug, Subcommand)]
@@ -40,6 +43,7 @@ async fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Cluster(Cluster::Up { control_plane: _ }) => cluster::up().await,
         Command::Demo(args) => demo::run(args).await,
+        Command::Bench(bench) => bench::run(bench).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

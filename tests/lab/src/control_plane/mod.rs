@@ -34,6 +34,7 @@ use crate::{manifests, wait};
 use commands::Layout;
 use credentials::Credentials;
 
+pub(crate) use commands::locate;
 pub use component::Component;
 pub(crate) use credentials::{Auth, User, kubeconfig, write};
 pub use options::{Controllers, Options};
