@@ -3,26 +3,20 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use futures::StreamExt as _;
-use futures::stream::BoxStream;
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use kube::runtime::watcher::watch_object;
-use muster_api::{Executor, ExecutorStatus, State};
+use kube::api::{Api, DeleteParams};
+use muster_api::{ExecutorStatus, State};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use super::report::{self, Column};
+use super::seen::Seen;
 use crate::installation::{Installation, NAMESPACE, Settings};
 use crate::kubelet::Signal;
 
 /// Replicas. One of them is the victim of each round.
 const REPLICAS: u16 = 3;
-/// The executor that is watched.
-const NAME: &str = "base";
-/// How long anything may take before the bench gives up.
-const PATIENCE: Duration = Duration::from_mins(2);
 /// What happens to the victim, in this order, and how soon it should show, in seconds.
 const EVENTS: [(&str, f64); 3] = [("stop", 12.0), ("cont", 2.0), ("delete", 2.0)];
 
@@ -96,68 +90,18 @@ async fn play(installation: &Installation, seen: &mut Seen) -> Result<[Duration;
     Ok([stopped, continued, begun.elapsed()])
 }
 
-/// What a watch of the executor shows.
-struct Seen {
-    status: ExecutorStatus,
-    events: BoxStream<'static, kube::runtime::watcher::Result<Option<Executor>>>,
-}
-
-impl Seen {
-    /// Creates the executor and watches it.
-    async fn of(installation: &Installation) -> Result<Self> {
-        let executors: Api<Executor> = Api::all(installation.plane.client()?);
-        let object = json!({
-            "apiVersion": "config.ratify.dev/v2alpha1", "kind": "Executor", "metadata": {"name": NAME},
-            "spec": {
-                "scopes": ["registry.example.com"],
-                "stores": [{"type": "registry-store", "parameters": {"credential": {"provider": "static"}}}],
-                "verifiers": [{"name": "cosign", "type": "cosign", "parameters": {"trustPolicies": [{
-                    "certificateIdentity": "release@example.com", "certificateOIDCIssuer": "https://issuer.example.com",
-                }]}}],
-                "policyEnforcer": {"type": "threshold-policy", "parameters": {"policy": {
-                    "threshold": 1, "rules": [{"verifierName": "cosign"}],
-                }}},
-            },
-        });
-        let params = PatchParams::apply("bench").force();
-        executors.patch(NAME, &params, &Patch::Apply(object)).await.context("cannot create the executor")?;
-        Ok(Self { status: ExecutorStatus::default(), events: watch_object(executors, NAME).boxed() })
-    }
-
-    /// Returns when the status is as `is` wants it, by what the watch has shown.
-    async fn until(&mut self, what: &str, is: impl Fn(&ExecutorStatus) -> bool) -> Result<()> {
-        let limit = Instant::now() + PATIENCE;
-        while !is(&self.status) {
-            let event = timeout_at(limit, self.events.next()).await;
-            match event.with_context(|| format!("waited {PATIENCE:?} for {what}: {:?}", self.status))? {
-                Some(Ok(executor)) => {
-                    self.status = executor.and_then(|executor| executor.status).unwrap_or_default();
-                }
-                Some(Err(error)) => report::note(&format!("watch: {error}")),
-                None => bail!("the watch has ended"),
-            }
-        }
-        Ok(())
-    }
-}
-
 fn row(event: &str, goal: f64, times: &mut [f64]) -> Value {
     times.sort_by(f64::total_cmp);
     json!({
         "bench": "freshness",
         "event": event,
         "rounds": times.len(),
-        "median_seconds": median(times),
+        "median_seconds": report::median(times),
         "max_seconds": times.last(),
         "goal_seconds": goal,
         "replicas": REPLICAS,
         "build": report::BUILD,
     })
-}
-
-/// Of times in their order; the lower of the two in the middle if they are even in number.
-fn median(times: &[f64]) -> Option<f64> {
-    times.get(times.len().saturating_sub(1) / 2).copied()
 }
 
 fn text(rows: &[Value]) -> String {
@@ -188,6 +132,5 @@ mod tests {
             (row["bench"].as_str(), row["event"].as_str(), row["rounds"].as_u64()),
             (Some("freshness"), Some("stop"), Some(3))
         );
-        assert_eq!((median(&[1.0, 2.0]), median(&[])), (Some(1.0), None));
     }
 }

@@ -47,6 +47,16 @@ fn cell(value: &Value) -> String {
     }
 }
 
+/// Of times in their order; the lower of the two in the middle if they are even in number.
+pub(super) fn median(times: &[f64]) -> Option<f64> {
+    times.get(times.len().saturating_sub(1) / 2).copied()
+}
+
+/// The value that 99 of 100 of these do not exceed. In their order.
+pub(super) fn p99(times: &[f64]) -> Option<f64> {
+    times.get((times.len() * 99).div_ceil(100).saturating_sub(1)).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -60,5 +70,11 @@ mod tests {
         let text = table(&[("phase", "PHASE"), ("writes", "WRITES"), ("seconds", "SECONDS")], &rows);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert_eq!(lines, ["PHASE   WRITES  SECONDS", "create    1300     2.35", "idle         0        -"]);
+    }
+    #[test]
+    fn the_middle_and_the_tail_are_values_that_were_seen() {
+        assert_eq!((median(&[1.0, 2.0]), median(&[])), (Some(1.0), None));
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!((p99(&hundred), p99(&[3.0]), p99(&[])), (Some(99.0), Some(3.0), None));
     }
 }
