@@ -72,7 +72,12 @@ async fn play(installation: &Installation, seen: &mut Seen, signal: Signal, conc
     let client = installation.plane.client()?;
     let leader = leader(installation).await?;
     let begun = Instant::now();
-    installation.kubelet.signal(&leader, signal)?;
+    if signal == Signal::SIGKILL {
+        // With its pod, as when a machine burns: a container restarted in place would go on where it was.
+        installation.kubelet.crash(&leader).await?;
+    } else {
+        installation.kubelet.signal(&leader, signal)?;
+    }
     let edited = seen::apply(&client, seen::NAME, concurrency).await?.metadata.generation;
     seen.until("the change to show", |status| status.observed_generation == edited).await?;
     let took = begun.elapsed();
