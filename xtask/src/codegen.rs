@@ -1,6 +1,8 @@
 //! `cargo xtask codegen`: what is checked in and made from code: definitions, protobuf code, pages of the documentation.
 //! Each is written by the crate that knows it.
 
+mod flags;
+
 use std::process::Command;
 
 use anyhow::Result;
@@ -23,9 +25,9 @@ impl Args {
     pub(crate) const CHECK: Self = Self { check: true };
 }
 
-/// Builds the workspace as the tests do, so that nothing is compiled twice for the sake of three small programs.
+/// Builds the workspace as the tests do, so that nothing is compiled twice for the sake of a few small programs.
 pub(crate) fn run(args: Args) -> Result<()> {
-    step::run("build generators", &mut workspace::cargo(["build", "--workspace", "--examples"]))?;
+    step::run("build generators", &mut workspace::cargo(["build", "--workspace", "--bins", "--examples"]))?;
     for name in GENERATORS {
         let mut generate = Command::new(workspace::bin_dir(false).join("examples").join(name));
         if args.check {
@@ -33,5 +35,5 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
         step::run(&format!("{name}{}", if args.check { " --check" } else { "" }), &mut generate)?;
     }
-    Ok(())
+    flags::run(args.check)
 }
