@@ -97,4 +97,19 @@ mod tests {
             assert!(with(refused).is_err(), "{refused}");
         }
     }
+
+    #[cfg(not(feature = "fault"))]
+    #[test]
+    fn faults_cannot_be_asked_for_in_a_default_build() {
+        for flag in ["--hang=fold", "--delay=fold=1s"] {
+            let error = Args::try_parse_from(["muster-aggregator", flag]).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument, "{flag}");
+        }
+    }
+
+    #[cfg(feature = "fault")]
+    #[test]
+    fn faults_can_be_asked_for_with_the_feature() {
+        assert!(Args::try_parse_from(["muster-aggregator", "--hang=fold", "--delay=fold=1s"]).is_ok());
+    }
 }
