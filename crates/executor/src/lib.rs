@@ -15,7 +15,7 @@ mod warnings;
 mod words;
 
 pub use build::{BuildError, Built, build};
-pub use claims::{Claim, Claimant, Claims, claimed_scopes};
+pub use claims::{Claim, claimed_scopes};
 pub use compile::{CompileError, CompileOptions, Compiled, compile};
 pub use scope::{Reference, ReferenceError, Scope, ScopeError};
 pub use serve_set::{Bucket, LookupError, Resident, ServeSet, Served};

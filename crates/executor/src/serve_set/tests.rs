@@ -1,6 +1,6 @@
 //! What lookups find after each change, and that no change shows halfway.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 
 use muster_api::ExecutorSpec;
@@ -176,6 +176,50 @@ fn readers_never_see_an_edit_halfway() {
     });
     assert_eq!(set.lookup("default", "one.io/app").unwrap().generation, EDITS);
     assert!(lookups.load(Ordering::Relaxed) > 0);
+}
+
+/// An executor is edited, turns out wrong or loses its scope, and is deleted and made again, while readers look it up: what
+/// was taken away before somebody asks is never the answer, however the two race.
+#[test]
+fn readers_never_get_what_was_taken_away_before_they_asked() {
+    const ROUNDS: i64 = 400;
+    let set = serving(&[("e", &["one.io"])]);
+    // The last generation that was taken away: the rounds count on through all incarnations.
+    let (gone, done, found) = (AtomicI64::new(0), AtomicBool::new(false), AtomicUsize::new(0));
+    let built = built(&["one.io"]);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let gone = gone.load(Ordering::Acquire);
+                    if let Ok(served) = set.lookup("default", "one.io/app") {
+                        assert!(served.generation > gone, "{} of {gone}", served.generation);
+                        found.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        while found.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        for generation in 2..=ROUNDS {
+            let served =
+                Served { resident: resident("e"), generation, serves: Serves::Wanted, built: Arc::clone(&built) };
+            assert!(set.serve(served));
+            thread::yield_now();
+            if generation % 3 == 0 {
+                set.remove("e");
+                set.announce(resident("e"));
+            } else if generation % 3 == 1 {
+                set.withdraw("e");
+            } else {
+                continue;
+            }
+            gone.store(generation, Ordering::Release);
+            thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 proptest! {
