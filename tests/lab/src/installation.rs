@@ -4,16 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::apps::v1::Deployment;
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::control_plane::{self, ControlPlane};
 use crate::kubelet::{self, Kubelet, Launch, PodView};
-use crate::{manifests, wait};
+use crate::{deployments, manifests};
 
 /// Namespace of the installation.
 pub const NAMESPACE: &str = "muster-system";
@@ -100,13 +99,7 @@ impl Installation {
 
     /// Sets the replicas of a Deployment; does not wait.
     pub async fn scale(&self, name: &str, replicas: u16) -> Result<()> {
-        let deployments: Api<Deployment> = Api::namespaced(self.plane.client()?, NAMESPACE);
-        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-        deployments
-            .patch(name, &PatchParams::default(), &patch)
-            .await
-            .with_context(|| format!("cannot scale {name}"))?;
-        Ok(())
+        deployments::scale(&self.plane.client()?, NAMESPACE, name, replicas.into()).await
     }
 
     /// The pods of the reconciler, by name.
@@ -137,20 +130,9 @@ pub fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
 }
 
-/// Waits until every replica of the Deployment is of its newest template and ready.
+/// Waits until every replica of our Deployment is of its newest template and ready.
 pub async fn rolled_out(client: &Client, name: &str) -> Result<()> {
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
-    wait::until(format!("Deployment {name} to be ready"), || async {
-        let deployment = deployments.get(name).await?;
-        let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        let generation = deployment.metadata.generation;
-        let status = deployment.status.unwrap_or_default();
-        let counts = [status.replicas, status.updated_replicas, status.ready_replicas].map(Option::unwrap_or_default);
-        ensure!(status.observed_generation >= generation, "generation {generation:?} not seen yet");
-        ensure!(counts == [wanted; 3], "[all, updated, ready] = {counts:?}, wanted {wanted}");
-        Ok::<_, anyhow::Error>(())
-    })
-    .await
+    deployments::rolled_out(client, NAMESPACE, name).await
 }
 
 /// Sets replicas and extra arguments of a Deployment, and lets its pods share this machine's ports: each listens on its

@@ -8,13 +8,14 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use muster_api::NamespacedExecutor;
+use muster_lab::admin::get;
 use muster_lab::installation::{NAMESPACE, deploy};
 use muster_lab::{manifests, wait};
 use serde_json::{Value, json};
 
 use crate::cast::Actor;
 use crate::pods::no_replicas;
-use crate::stage::{Stage, get, spec};
+use crate::stage::{Stage, spec};
 
 /// What stands before the missing right in logs and readiness.
 const PHRASE: &str = "RBAC does not allow to ";

@@ -9,13 +9,10 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use muster_api::{Executor, ExecutorPodStatus, ExecutorStatus};
 use muster_lab::audit::{Audit, Mark, Request};
-use muster_lab::control_plane;
-use muster_lab::installation::{AGGREGATOR, Installation, NAMESPACE, RECONCILER, Settings, deploy, rolled_out};
+use muster_lab::installation::{AGGREGATOR, Installation, NAMESPACE, RECONCILER, Settings, rolled_out};
 use muster_lab::kubelet::PodView;
 use muster_lab::wait;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// Labels by which the aggregator knows the reconciler's pods.
 pub(crate) const SELECTOR: &str = "app.kubernetes.io/name=muster,app.kubernetes.io/component=reconciler";
@@ -43,12 +40,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Starts without waiting. The garbage collector knows our kinds from the beginning.
-    pub(crate) async fn start(mut settings: Settings) -> Result<Self> {
-        let crds = ["executors", "namespacedexecutors", "executorpodstatuses"];
-        let crds = crds.map(|plural| std::fs::read_to_string(deploy(&format!("crds/{plural}.config.ratify.dev.yaml"))));
-        let crds = crds.into_iter().collect::<Result<Vec<_>, _>>().context("cannot read the CRDs")?;
-        settings.plane = control_plane::Options { crds, ..settings.plane };
+    /// Starts without waiting.
+    pub(crate) async fn start(settings: Settings) -> Result<Self> {
         let installation = Installation::start(settings).await?;
         let client = installation.plane.client()?;
         Ok(Self { installation, client })
@@ -179,16 +172,6 @@ pub(crate) fn summary(status: &ExecutorStatus) -> &str {
 /// `True`, `False` or `Unknown`.
 pub(crate) fn condition<'a>(status: &'a ExecutorStatus, type_: &str) -> &'a str {
     status.conditions.iter().find(|condition| condition.type_ == type_).map_or("absent", |condition| &condition.status)
-}
-
-/// A page of a pod's admin port.
-pub(crate) async fn get(pod: &PodView, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect((pod.ip, 8080)).await.with_context(|| format!("cannot reach {}", pod.name))?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: aggregator\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    let (_, body) = answer.split_once("\r\n\r\n").context("not an HTTP answer")?;
-    Ok(body.to_owned())
 }
 
 /// By an aggregator.

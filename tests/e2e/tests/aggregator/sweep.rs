@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
+use muster_lab::audit::Request;
 use muster_lab::control_plane::{Controllers, Options};
 use muster_lab::wait;
 use serde_json::json;
 
 use crate::pods::no_replicas;
-use crate::stage::Stage;
+use crate::stage::{Stage, by_aggregator};
 
 #[tokio::test]
 async fn leftovers_are_swept_and_live_reports_stay() -> Result<()> {
@@ -48,7 +49,9 @@ async fn leftovers_are_swept_and_live_reports_stay() -> Result<()> {
         Ok::<_, anyhow::Error>(())
     })
     .await?;
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    // Longer than the grace: whatever else would be swept is swept now.
+    let is_sweep = |request: &Request| by_aggregator(request) && request.verb == "delete";
+    stage.audit().assert_quiet(Duration::from_secs(8), is_sweep).await?;
     ensure!(left().await? == expected, "a live report was swept");
     stage.stop().await;
     Ok(())

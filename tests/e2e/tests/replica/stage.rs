@@ -11,14 +11,12 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_api::{Executor, ExecutorPodStatus, PodReport, Serves};
+use muster_lab::admin;
 use muster_lab::audit::Request;
-use muster_lab::control_plane;
 use muster_lab::installation::{Installation, NAMESPACE, RECONCILER, Settings, deploy, rolled_out};
 use muster_lab::kubelet::PodView;
 use muster_lab::wait;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// Replicas without an aggregator.
 pub(crate) struct Stage {
@@ -30,14 +28,10 @@ pub(crate) struct Stage {
 impl Stage {
     /// Starts so many replicas with these further arguments; does not wait until they are ready.
     pub(crate) async fn start(replicas: u16, args: &[&str]) -> Result<Self> {
-        let crds = ["executors", "namespacedexecutors", "executorpodstatuses"];
-        let crds = crds.map(|plural| std::fs::read_to_string(deploy(&format!("crds/{plural}.config.ratify.dev.yaml"))));
-        let crds = crds.into_iter().collect::<Result<Vec<_>, _>>().context("cannot read the CRDs")?;
         let installation = Installation::start(Settings {
             reconcilers: replicas,
             aggregators: 0,
             reconciler_args: args.iter().map(ToString::to_string).collect(),
-            plane: control_plane::Options::with_crds(crds),
             ..Settings::default()
         })
         .await?;
@@ -146,13 +140,7 @@ impl Stage {
 
     /// Sum of the samples of a counter of one replica whose labels contain `labels`.
     pub(crate) async fn counter(&self, pod: &PodView, name: &str, labels: &str) -> Result<u64> {
-        let text = get(pod, "/metrics").await?;
-        let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(labels));
-        let values = samples.filter(|line| line[name.len()..].starts_with(['{', ' '])).map(|line| {
-            let value = line.rsplit(' ').next().unwrap_or_default();
-            value.parse::<u64>().with_context(|| format!("not a sample: {line}"))
-        });
-        values.sum()
+        admin::counter(pod, name, labels).await
     }
 
     /// A token of the replicas' service account, bound to this pod.
@@ -198,16 +186,6 @@ pub(crate) fn kubeconfig(stage: &Stage, token: &str) -> Result<PathBuf> {
 /// Where cargo puts binaries.
 pub(crate) fn bin_dir() -> Result<PathBuf> {
     Ok(std::env::current_exe()?.ancestors().nth(2).context("no build folder")?.to_owned())
-}
-
-/// A page of a replica's admin port.
-pub(crate) async fn get(pod: &PodView, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect((pod.ip, 8080)).await.with_context(|| format!("cannot reach {}", pod.name))?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: replica\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    let (_, body) = answer.split_once("\r\n\r\n").context("not an HTTP answer")?;
-    Ok(body.to_owned())
 }
 
 /// By a replica.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use muster_api::{Reason, Serves};
+use muster_lab::admin::get;
 use muster_lab::audit::Tally;
 use muster_lab::wait;
 use muster_upstream::{Limit, RetryAfter};
 
 use crate::behind::{Behind, TOKEN};
-use crate::stage::{get, write_of_replica};
+use crate::stage::write_of_replica;
 
 #[tokio::test]
 async fn c18_29_executors_on_one_token_are_all_served_and_then_nothing_is_sent() -> Result<()> {

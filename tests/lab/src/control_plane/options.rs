@@ -49,13 +49,6 @@ pub struct Options {
     pub crds: Vec<String>,
 }
 
-impl Options {
-    /// The defaults with these custom resource definitions.
-    pub fn with_crds(crds: impl IntoIterator<Item = String>) -> Self {
-        Self { crds: crds.into_iter().collect(), ..Self::default() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
