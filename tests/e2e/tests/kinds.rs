@@ -4,10 +4,11 @@
 mod fill;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
-use muster_api::{Executor, ExecutorPodStatus, NamespacedExecutor, crds};
-use muster_lab::control_plane::{ControlPlane, Options};
+use muster_api::{Executor, ExecutorPodStatus, NamespacedExecutor, PART_OF_LABEL, crds};
+use muster_lab::control_plane::{ControlPlane, Controllers, Options};
 use muster_lab::installation::deploy;
 use muster_lab::manifests;
 use serde::{Serialize, de::DeserializeOwned};
@@ -92,6 +93,56 @@ async fn a_pod_status_is_stored_by_one_apply_never_changes_hands_and_is_found_by
         ensure!(api.list(&of("filled")).await?.items.len() == 1, "{field} does not select");
         ensure!(api.list(&of("nobody")).await?.items.is_empty(), "{field} selects everything");
     }
+    plane.stop().await;
+    Ok(())
+}
+
+/// Somebody else's definition of `executors.config.ratify.dev`: an older Ratify had this group.
+fn definition_of_another() -> Result<CustomResourceDefinition> {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": "executors.config.ratify.dev", "labels": {"app.kubernetes.io/managed-by": "Helm"}},
+        "spec": {
+            "group": "config.ratify.dev", "scope": "Cluster",
+            "names": {"kind": "Executor", "plural": "executors", "singular": "executor"},
+            "versions": [{"name": "v2alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }))?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definitions_of_others_are_not_overwritten_unless_asked() -> Result<()> {
+    let plane = ControlPlane::start(Options { controllers: Controllers::None, ..Options::default() }).await?;
+    let client = plane.client()?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let by_helm = PostParams { field_manager: Some("helm".to_owned()), ..PostParams::default() };
+    definitions.create(&by_helm, &definition_of_another()?).await?;
+    manifests::established(&client, "executors.config.ratify.dev").await?;
+    let theirs = definitions.get("executors.config.ratify.dev").await?;
+
+    // Our own hands look first, and say what they saw.
+    let refused = manifests::apply_path(&client, &deploy("crds")).await.err().context("it was overwritten")?;
+    let refused = format!("{refused:#}");
+    ensure!(
+        refused.contains("executors.config.ratify.dev") && refused.contains("belongs to somebody else"),
+        "{refused}"
+    );
+
+    // The command of the manual leaves it to the server, which knows whose the fields are.
+    let ours = crds().into_iter().find(|crd| crd.spec.names.plural == "executors").context("no such kind")?;
+    let as_in_the_manual = PatchParams::apply("kubectl");
+    let refused = definitions.patch("executors.config.ratify.dev", &as_in_the_manual, &Patch::Apply(&ours)).await;
+    let refused = refused.err().context("it was overwritten")?;
+    ensure!(matches!(&refused, kube::Error::Api(status) if status.code == 409), "{refused}");
+    ensure!(refused.to_string().contains("\"helm\""), "{refused}");
+    let now = definitions.get("executors.config.ratify.dev").await?;
+    ensure!(now.spec == theirs.spec && now.metadata.labels == theirs.metadata.labels, "{now:?}");
+
+    // Asked to, it is taken over, and from then on it is ours.
+    definitions.patch("executors.config.ratify.dev", &as_in_the_manual.force(), &Patch::Apply(&ours)).await?;
+    manifests::apply_path(&client, &deploy("crds")).await?;
+    let now = definitions.get("executors.config.ratify.dev").await?;
+    ensure!(now.metadata.labels.is_some_and(|labels| labels.contains_key(PART_OF_LABEL)), "it has no label");
     plane.stop().await;
     Ok(())
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Client, ResourceExt, discovery};
+use muster_api::{PART_OF_LABEL, PART_OF_VALUE};
 
 use crate::wait;
 
@@ -94,6 +95,13 @@ async fn apply_one(client: &Client, object: &DynamicObject) -> Result<DynamicObj
         let namespace = object.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         Api::namespaced_with(client.clone(), namespace, &resource)
     };
+    if kind(object) == "CustomResourceDefinition" && is_ours(object) {
+        let theirs = api.get_opt(&object.name_any()).await?.filter(|present| !is_ours(present));
+        ensure!(
+            theirs.is_none(),
+            "one of that name is there without the label {PART_OF_LABEL}={PART_OF_VALUE}: it belongs to somebody else, whose objects would lose what ours does not know"
+        );
+    }
     let params = PatchParams::apply(MANAGER).force();
     Ok(api.patch(&object.name_any(), &params, &Patch::Apply(object)).await?)
 }
@@ -106,6 +114,11 @@ fn order(object: &DynamicObject) -> u8 {
         "ServiceAccount" | "ClusterRole" | "Role" => 2,
         _ => 3,
     }
+}
+
+/// Marked as part of this project.
+fn is_ours(object: &DynamicObject) -> bool {
+    object.labels().get(PART_OF_LABEL).is_some_and(|value| value == PART_OF_VALUE)
 }
 
 fn kind(object: &DynamicObject) -> &str {
