@@ -1,4 +1,5 @@
-//! `cargo xtask bench NAME`: optimised builds, real servers, one JSON object a line with `--json`.
+//! `cargo xtask bench NAME`: figures, one JSON object a line with `--json`. What runs in a process of its own is built
+//! optimised; what counts requests on a real API server is built as the demo is, unless told otherwise, and says so.
 
 use std::ffi::OsString;
 
@@ -13,7 +14,11 @@ const REAL: &str = "--real";
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which: `livelock` is a simulation (with `--real` over HTTP in real time), the others run on a real API server.
+    /// Measure optimised builds of our programs on the API server.
+    #[arg(long)]
+    release: bool,
+    /// Which: `livelock` is a simulation (with `--real` over HTTP in real time), `fold` a function, the others run on a
+    /// real API server.
     name: String,
     /// Passed to the bench as they are.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -21,16 +26,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.name == "livelock" && args.args.iter().any(|arg| arg == REAL) {
-        let bench = ["run", "--release", "--quiet", "--package", "muster-executor", "--example", "livelock-real", "--"];
-        return step::become_command(workspace::cargo(bench).args(args.args.iter().filter(|arg| *arg != REAL)));
-    }
-    if args.name == "livelock" {
-        let bench = ["run", "--release", "--quiet", "--package", "muster-simulation", "--bin", "livelock", "--"];
-        return step::become_command(workspace::cargo(bench).args(&args.args));
+    let real = args.args.iter().any(|arg| arg == REAL);
+    let alone: Option<[&str; 4]> = match args.name.as_str() {
+        "livelock" if real => Some(["--package", "muster-executor", "--example", "livelock-real"]),
+        "livelock" => Some(["--package", "muster-simulation", "--bin", "livelock"]),
+        "fold" => Some(["--package", "muster-aggregator", "--example", "fold-bench"]),
+        _ => None,
+    };
+    if let Some(program) = alone {
+        let mut bench = workspace::cargo(["run", "--release", "--quiet"]);
+        bench.args(program).arg("--").args(args.args.iter().filter(|arg| *arg != REAL));
+        return step::become_command(&mut bench);
     }
     let pending = tools::Pending::start(&Tool::CONTROL_PLANE)?;
-    step::run("build", &mut workspace::cargo(["build", "--release", "--workspace", "--bins"]))?;
+    let mut build = workspace::cargo(["build", "--workspace", "--bins"]);
+    build.args(args.release.then_some("--release"));
+    step::run("build", &mut build)?;
     pending.wait()?;
-    step::become_command(workspace::lab(true).args(["bench", &args.name]).args(&args.args))
+    step::become_command(workspace::lab(args.release).args(["bench", &args.name]).args(&args.args))
 }

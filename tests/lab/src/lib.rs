@@ -7,6 +7,7 @@
 //!
 //! Errors are `anyhow` here: nobody branches on them, they are read in the output of a failed test.
 
+pub mod admin;
 pub mod audit;
 pub mod bench;
 pub mod cluster;

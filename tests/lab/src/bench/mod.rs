@@ -2,6 +2,7 @@
 //! here passes or fails by them.
 
 mod failover;
+mod fanin;
 mod freshness;
 mod probes;
 mod report;
@@ -19,6 +20,8 @@ pub enum Bench {
     Freshness(freshness::Args),
     /// What a change costs with very many replicas.
     Scale(scale::Args),
+    /// Requests that one change of every spec, failing builds and idleness cost.
+    Fanin(fanin::Args),
 }
 
 /// Measures, and prints the figures.
@@ -27,5 +30,6 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Failover(args) => failover::run(args).await,
         Bench::Freshness(args) => freshness::run(args).await,
         Bench::Scale(args) => scale::run(args).await,
+        Bench::Fanin(args) => fanin::run(args).await,
     }
 }

@@ -34,7 +34,8 @@ pub(super) fn table(columns: &[Column], rows: &[Value]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    let text = table.to_string();
+    let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
     lines.join("\n")
 }
 
@@ -68,9 +69,10 @@ mod tests {
         let rows =
             [json!({"phase": "create", "writes": 1_300, "seconds": 2.345}), json!({"phase": "idle", "writes": 0})];
         let text = table(&[("phase", "PHASE"), ("writes", "WRITES"), ("seconds", "SECONDS")], &rows);
-        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines, ["PHASE   WRITES  SECONDS", "create    1300     2.35", "idle         0        -"]);
     }
+
     #[test]
     fn the_middle_and_the_tail_are_values_that_were_seen() {
         assert_eq!((median(&[1.0, 2.0]), median(&[])), (Some(1.0), None));
