@@ -10,6 +10,7 @@ mod cluster;
 mod codegen;
 mod demo;
 mod deny;
+mod mutants;
 mod step;
 mod test;
 mod tidy;
@@ -45,6 +46,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Measure.
     Bench(bench::Args),
+    /// Put errors in on purpose, and see that tests notice.
+    Mutants(mutants::Args),
     /// Find or build the binaries of a test cluster.
     Tools,
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Deny(args) => deny::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Tools => tools::ensure(&muster_toolbox::Tool::ALL),
     };
     match done {

@@ -5,9 +5,25 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
+
 /// The repository's root.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// What git would commit, relative to the root: the project, and not what else lies around.
+pub(crate) fn files() -> Result<Vec<PathBuf>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .context("cannot start git")?;
+    if !listed.status.success() {
+        bail!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr).trim());
+    }
+    let names = String::from_utf8(listed.stdout).context("git lists a name that is not UTF-8")?;
+    Ok(names.split_terminator('\0').map(PathBuf::from).collect())
 }
 
 /// Cargo's output folder.

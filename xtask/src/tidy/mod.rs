@@ -6,10 +6,9 @@ mod markdown;
 mod rules;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::{step, workspace};
 
@@ -40,7 +39,7 @@ pub(crate) fn run() -> Result<()> {
 /// Every broken rule below `root`, as `path:line: what`.
 fn check(root: &Path) -> Result<Vec<String>> {
     let mut broken = Vec::new();
-    for path in files(root)? {
+    for path in workspace::files()? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue }; // deleted but not yet committed, or binary
         let problems = match path.extension().and_then(|extension| extension.to_str()) {
             Some("rs") => rules::rust(&text),
@@ -57,20 +56,6 @@ fn check(root: &Path) -> Result<Vec<String>> {
         broken.extend(problems.into_iter().map(|Problem { line, what }| format!("  {path}:{line}: {what}")));
     }
     Ok(broken)
-}
-
-/// What git would commit: the rules are about the project, not about what else lies around.
-fn files(root: &Path) -> Result<Vec<PathBuf>> {
-    let listed = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()
-        .context("cannot start git")?;
-    if !listed.status.success() {
-        bail!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr).trim());
-    }
-    let names = String::from_utf8(listed.stdout).context("git lists a name that is not UTF-8")?;
-    Ok(names.split_terminator('\0').map(PathBuf::from).collect())
 }
 
 /// Whether the link `target` in `file` leads somewhere: relative to the file, or to the root if it starts with `/`.
