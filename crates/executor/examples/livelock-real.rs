@@ -29,6 +29,8 @@ use rand::rngs::Xoshiro256PlusPlus;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
+/// Trust stores of each resource.
+const TYPES: [&str; CALLS] = ["ca", "signingAuthority"];
 /// The one token of all resources.
 const TOKEN: &str = "fft_bench";
 /// The limit: tokens per second, and at once.
@@ -145,13 +147,13 @@ fn replica(upstream: &Upstream, seed: u64) -> Result<Upstreams> {
 
 /// A spec that needs [`CALLS`] calls: each entry is asked for by itself.
 fn compiled(upstream: &Upstream) -> Result<Compiled> {
-    let entry = |number: usize| {
-        json!({"ferrvault": {
-            "url": upstream.url(), "organization": "o", "project": "p", "vault": format!("v{number}"), "certs": ["ca"],
+    let entry = |kind: &str| {
+        json!({"type": kind, "ferrvault": {
+            "url": upstream.url(), "organization": "o", "project": "p", "vault": "v", "certs": [kind],
             "tokenSecretRef": {"name": "vault", "key": "token"},
         }})
     };
-    let certificates: Vec<_> = (0..CALLS).map(entry).collect();
+    let certificates = TYPES.map(entry);
     let spec: ExecutorSpec = serde_json::from_value(json!({
         "scopes": ["registry.example"],
         "verifiers": [{"name": "v", "type": "notation", "parameters": {"certificates": certificates}}],
