@@ -19,7 +19,7 @@ use super::cast::Actor;
 use crate::installation::NAMESPACE;
 
 /// Reports under way at the same time: enough to keep an API server on a small machine busy.
-const AT_ONCE: usize = 32;
+pub(super) const AT_ONCE: usize = 32;
 /// Replicas that also read each executor's new generation; what all of them would read is computed from these.
 pub(super) const READERS: usize = 50;
 

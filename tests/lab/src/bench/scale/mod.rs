@@ -44,13 +44,16 @@ pub struct Args {
     /// How many executors each of them builds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     executors: u16,
+    /// Which changes are made, in this order. The first is always made, since without it there are no reports.
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = [Phase::One, Phase::All])]
+    changes: Vec<Phase>,
     /// Print one JSON object a line.
     #[arg(long)]
     json: bool,
 }
 
 /// Which change is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Phase {
     /// Every replica reports on every executor for the first time.
     First,
@@ -65,7 +68,8 @@ pub(super) async fn run(args: Args) -> Result<()> {
     let mut rows = Vec::new();
     for replicas in &args.replicas {
         let bench = Bench::start(*replicas, args.executors).await?;
-        for phase in [Phase::First, Phase::One, Phase::All] {
+        let changes = args.changes.iter().copied().filter(|phase| *phase != Phase::First);
+        for phase in [Phase::First].into_iter().chain(changes) {
             report::note(&format!("{replicas} replicas: {}", phase.as_str()));
             let row = bench.measure(phase).await.with_context(|| format!("{replicas} replicas, {}", phase.as_str()))?;
             if args.json {
@@ -85,8 +89,8 @@ impl Phase {
     const fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
-            Self::One => "one edit",
-            Self::All => "all edited",
+            Self::One => "one",
+            Self::All => "all",
         }
     }
 }
@@ -103,7 +107,7 @@ struct Bench {
     watching: Meter,
     /// Events that the watch has brought.
     events: Arc<AtomicU64>,
-    _watch: AbortOnDropHandle<()>,
+    watch: AbortOnDropHandle<()>,
 }
 
 impl Bench {
@@ -127,7 +131,7 @@ impl Bench {
             replicas: meter,
             watching,
             events,
-            _watch: AbortOnDropHandle::new(watch),
+            watch: AbortOnDropHandle::new(watch),
             installation,
         };
         bench.installation.scale(AGGREGATOR, 1).await?;
@@ -136,8 +140,9 @@ impl Bench {
     }
 
     async fn stop(self) {
-        drop(self.cast);
-        self.installation.stop().await;
+        let Self { installation, cast, watch, .. } = self;
+        drop((cast, watch));
+        installation.stop().await;
     }
 
     fn usage(&self) -> Result<Usage> {
@@ -297,10 +302,11 @@ fn text(rows: &[Value]) -> String {
         ("mib_of_all_gets_extrapolated", "ALL GETS"),
     ];
     format!(
-        "{} executors, lab: {} build; reports by a generator with at most 32 requests on their way; all gets are \
-         extrapolated from those of {} replicas\n\n{}\n\n{}\n\nGrowth where all executors are edited, times\n\n{}",
+        "{} executors, {} build; reports by a generator with at most {} requests on their way; all gets are extrapolated \
+         from those of {} replicas\n\n{}\n\n{}\n\nGrowth of the first change, times\n\n{}",
         rows.first().map_or(&Value::Null, |row| &row["executors"]),
         report::BUILD,
+        load::AT_ONCE,
         load::READERS,
         report::table(&TIMES, rows),
         report::table(&COSTS, rows),
@@ -310,7 +316,7 @@ fn text(rows: &[Value]) -> String {
 
 /// From each size to the next, how many times as much of everything.
 fn growth(rows: &[Value]) -> Vec<Value> {
-    let all: Vec<&Value> = rows.iter().filter(|row| row["phase"] == Phase::All.as_str()).collect();
+    let first: Vec<&Value> = rows.iter().filter(|row| row["phase"] == Phase::First.as_str()).collect();
     let step = |pair: &[&Value]| {
         let times = |key: &str| {
             let value = |row: &Value| row[key].as_f64().filter(|value| *value > 0.0);
@@ -322,7 +328,7 @@ fn growth(rows: &[Value]) -> Vec<Value> {
         }
         row
     };
-    all.windows(2).map(step).collect()
+    first.windows(2).map(step).collect()
 }
 
 #[cfg(test)]
@@ -332,7 +338,7 @@ mod tests {
     #[test]
     fn growth_is_of_the_same_change_from_size_to_size() {
         let row = |phase: Phase, replicas: u32, cpu: f64| json!({"phase": phase.as_str(), "replicas": replicas, "cpu_seconds": cpu, "rss_mib": 10.0});
-        let rows = [row(Phase::All, 100, 2.0), row(Phase::One, 1_000, 7.0), row(Phase::All, 1_000, 18.0)];
+        let rows = [row(Phase::First, 100, 2.0), row(Phase::One, 1_000, 7.0), row(Phase::First, 1_000, 18.0)];
         let growth = growth(&rows);
         assert_eq!(growth.len(), 1);
         assert_eq!((growth[0]["replicas"].as_f64(), growth[0]["cpu_seconds"].as_f64()), (Some(10.0), Some(9.0)));
