@@ -38,7 +38,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bench.args(program).arg("--").args(args.args.iter().filter(|arg| *arg != REAL));
         return step::become_command(&mut bench);
     }
-    let pending = tools::Pending::start(&Tool::CONTROL_PLANE)?;
+    let mut needed = Tool::CONTROL_PLANE.to_vec();
+    needed.extend((args.name == "scale").then_some(Tool::Kwok));
+    let pending = tools::Pending::start(&needed)?;
     let mut build = workspace::cargo(["build", "--workspace", "--bins"]);
     build.args(args.release.then_some("--release"));
     step::run("build", &mut build)?;

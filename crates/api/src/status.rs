@@ -49,10 +49,12 @@ pub struct ExecutorStatus {
     /// When the first certificate that any replica relies on expires (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_expires_at: Option<Time>,
-    /// `Ready`, `Current` and `TrustValid`.
+    /// `Ready`, `Current` and `TrustValid`, in this order. Written whole by one writer.
+    // As a map, what the API server notes about who owns which field of them would be a third of the event that every
+    // replica receives for each write of a status.
     #[serde(default)]
     #[schemars(length(max = 16))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub conditions: Vec<Condition>,
 }
 

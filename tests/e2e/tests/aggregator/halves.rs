@@ -27,8 +27,7 @@ fn entry<'a>(status: &'a ExecutorStatus, pod: &PodView) -> Result<&'a PodEntry> 
 
 /// Kills the aggregator; its successor has acted once an edit shows.
 async fn aggregator_restarted(stage: &Stage, concurrency: i32, victim: &PodView, state: &State) -> Result<Executor> {
-    let before = stage.aggregator()?;
-    stage.installation.kubelet.signal(&before, Signal::SIGKILL)?;
+    stage.kill_aggregator()?;
     let edited = stage.edit("base", concurrency).await?;
     stage
         .status(Duration::from_mins(1), "base", |executor, status| {

@@ -148,29 +148,41 @@ async fn evicted_unschedulable_and_surplus_pods_count_as_what_they_are() -> Resu
 }
 
 #[tokio::test]
-async fn scaled_to_zero_and_back() -> Result<()> {
+async fn scaled_to_zero_and_back_also_while_the_aggregator_is_restarted() -> Result<()> {
     let stage = Stage::ready(3, 1, &[]).await?;
     stage.create("base").await?;
     stage.succeeded("base", 3).await?;
-    stage.installation.scale(RECONCILER, 0).await?;
-    stage
-        .status(wait::patience(), "base", |_, status| {
-            ensure!(!status.succeeded && status.by_pod.is_empty() && summary(status) == "0/0", "ghosts");
-            ensure!(status.error == "no replica is expected: nobody serves", "{}", status.error);
-            Ok(())
-        })
-        .await?;
-    stage.installation.scale(RECONCILER, 3).await?;
-    stage.succeeded("base", 3).await?;
+    for restart in [false, true] {
+        stage.installation.scale(RECONCILER, 0).await?;
+        if restart {
+            stage.kill_aggregator()?;
+        }
+        stage
+            .status(wait::patience(), "base", |_, status| {
+                ensure!(!status.succeeded && status.by_pod.is_empty() && summary(status) == "0/0", "ghosts");
+                ensure!(status.error == "no replica is expected: nobody serves", "{}", status.error);
+                Ok(())
+            })
+            .await?;
+        stage.installation.scale(RECONCILER, 3).await?;
+        if restart {
+            stage.kill_aggregator()?;
+        }
+        stage.succeeded("base", 3).await?;
+    }
+    stage.is_right("base").await?;
     stage.stop().await;
     Ok(())
 }
 
 #[tokio::test]
-async fn c05_an_executor_deleted_and_recreated_while_replicas_report() -> Result<()> {
+async fn c05_an_executor_deleted_and_recreated_while_replicas_report_and_the_aggregator_is_restarted() -> Result<()> {
     let stage = Stage::ready(3, 1, &[]).await?;
-    for _ in 0..10 {
+    for round in 0..10 {
         stage.create("base").await?;
+        if round == 5 {
+            stage.kill_aggregator()?;
+        }
         stage.delete("base").await?;
     }
     let last = stage.create("base").await?;

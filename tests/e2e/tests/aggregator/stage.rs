@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use muster_api::{Executor, ExecutorPodStatus, ExecutorStatus};
 use muster_lab::audit::{Audit, Mark, Request};
 use muster_lab::installation::{AGGREGATOR, Installation, NAMESPACE, RECONCILER, Settings, rolled_out};
-use muster_lab::kubelet::PodView;
+use muster_lab::kubelet::{PodView, Signal};
 use muster_lab::wait;
 use serde_json::{Value, json};
 
@@ -140,6 +140,11 @@ impl Stage {
             .into_iter()
             .filter(|event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some(name));
         Ok(about.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect())
+    }
+
+    /// Kills the aggregator's process; it is started again in place, and leads once the Lease of the dead one is over.
+    pub(crate) fn kill_aggregator(&self) -> Result<()> {
+        self.installation.kubelet.signal(&self.aggregator()?, Signal::SIGKILL)
     }
 
     /// The aggregator's pod, if there is one only.

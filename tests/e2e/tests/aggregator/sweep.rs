@@ -15,7 +15,7 @@ use crate::pods::no_replicas;
 use crate::stage::{Stage, by_aggregator};
 
 #[tokio::test]
-async fn leftovers_are_swept_and_live_reports_stay() -> Result<()> {
+async fn leftovers_are_swept_and_live_reports_stay_also_after_a_restart() -> Result<()> {
     let mut settings = no_replicas();
     settings.aggregator_args.push("--sweep-grace=3s".to_owned());
     settings.plane = Options { controllers: Controllers::WithoutGarbageCollector, ..Options::default() };
@@ -53,6 +53,16 @@ async fn leftovers_are_swept_and_live_reports_stay() -> Result<()> {
     let is_sweep = |request: &Request| by_aggregator(request) && request.verb == "delete";
     stage.audit().assert_quiet(Duration::from_secs(8), is_sweep).await?;
     ensure!(left().await? == expected, "a live report was swept");
+
+    // What became a leftover while nobody was looking is found by the next aggregator.
+    stage.kill_aggregator()?;
+    stage.leftover("late").await?;
+    wait::within(wait::scaled(Duration::from_mins(1)), "the late leftover to be swept", || async {
+        let left = left().await?;
+        ensure!(left == expected, "{left:?}, expected {expected:?}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
     stage.stop().await;
     Ok(())
 }
