@@ -1,22 +1,38 @@
 //! What a pod of ours says on its admin port, which needs no rights at the API server.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::kubelet::PodView;
 
 /// Port named `admin` of our Deployments.
 const PORT: u16 = 8080;
 
+/// A page that takes longer is none.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Status and body of a page.
+pub async fn page(pod: &PodView, path: &str) -> Result<(u16, String)> {
+    let asked = async {
+        let mut stream = TcpStream::connect((pod.ip, PORT)).await?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: pod\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("not an HTTP answer")?;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
+        anyhow::Ok((status, body.to_owned()))
+    };
+    let answered = timeout(PATIENCE, asked).await.with_context(|| format!("no answer in {PATIENCE:?}"));
+    answered.and_then(|answer| answer).with_context(|| format!("{}: {path}", pod.name))
+}
+
 /// Body of a page.
 pub async fn get(pod: &PodView, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect((pod.ip, PORT)).await.with_context(|| format!("cannot reach {}", pod.name))?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: pod\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    let (_, body) = answer.split_once("\r\n\r\n").context("not an HTTP answer")?;
-    Ok(body.to_owned())
+    page(pod, path).await.map(|(_, body)| body)
 }
 
 /// Sum of the samples of a counter whose labels contain `labels`, such as `reason="Built"`.

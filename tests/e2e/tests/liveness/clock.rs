@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
+use muster_lab::admin::counter;
 use muster_lab::installation::{AGGREGATOR, deploy};
 use muster_lab::wait;
 use serde_json::json;
@@ -13,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::matrix;
 use crate::probe::Service;
-use crate::stage::{Cast, Stage, authority, counter, notation};
+use crate::stage::{Cast, Stage, authority, notation};
 use crate::witness::Witness;
 
 const STEP: SignedDuration = SignedDuration::from_mins(10);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use muster_lab::admin::counter;
 use muster_lab::kubelet::{PodView, Signal};
 use muster_lab::wait;
 use serde_json::json;
@@ -10,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::matrix;
 use crate::probe::Service;
-use crate::stage::{Cast, Stage, counter, is_status_write, spec};
+use crate::stage::{Cast, Stage, is_status_write, spec};
 
 /// The shipped lease duration, and a margin.
 const LEASE_AND_MARGIN: Duration = Duration::from_secs(15 + 5);

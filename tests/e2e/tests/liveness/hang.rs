@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::PostParams;
 use muster_core::heartbeat::LoopId;
+use muster_lab::admin::page;
 use muster_lab::installation::{AGGREGATOR, NAMESPACE, RECONCILER};
 use muster_lab::kubelet::{Launch, PodView};
 use muster_lab::proxy::{Answer, Fault, Rule};
@@ -20,7 +21,7 @@ use serde_json::json;
 use tokio::time::{Instant, interval};
 
 use crate::matrix;
-use crate::probe::{Service, page};
+use crate::probe::Service;
 use crate::quiet::{IMPATIENT, IMPATIENT_BUILDS, THRESHOLD};
 use crate::stage::{Cast, Stage, authority, notation, spec};
 

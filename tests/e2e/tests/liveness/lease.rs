@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{Api, PostParams};
+use muster_lab::admin::{counter, page};
 use muster_lab::installation::{AGGREGATOR, NAMESPACE};
 use muster_lab::kubelet::PodView;
 use muster_lab::proxy::{Active, Asked, Fault, Interrupt, Proxy, Rule};
@@ -14,8 +15,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::matrix;
-use crate::probe::{Service, page};
-use crate::stage::{Cast, Stage, counter, is_status_write, spec};
+use crate::probe::Service;
+use crate::stage::{Cast, Stage, is_status_write, spec};
 use crate::witness::Witness;
 
 /// A Lease that runs out sooner than the shipped one (15 s, 10 s, 2 s).

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use muster_lab::admin::page;
 use muster_lab::installation::deploy;
 use muster_lab::kubelet::PodView;
 use muster_lab::wait;
 
-use crate::probe::{Service, page};
+use crate::probe::Service;
 use crate::stage::Stage;
 
 /// An answer to a probe.

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use muster_lab::admin::page;
 use muster_lab::kubelet::Signal;
 use muster_lab::process::{Process, Program};
 use muster_lab::{skip, wait};
@@ -13,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
 
-use crate::probe::{ADMIN, HEALTH, check, page, serving, watch};
+use crate::probe::{ADMIN, HEALTH, check, serving, watch};
 use crate::stage::{Cast, spec};
 
 #[tokio::test]

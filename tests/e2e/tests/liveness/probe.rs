@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use muster_lab::kubelet::PodView;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
@@ -69,18 +67,4 @@ pub(crate) fn serving(answer: HealthCheckResponse) -> Result<bool> {
 async fn connect(ip: IpAddr, port: u16) -> Result<Channel> {
     let url = format!("http://{}", SocketAddr::new(ip, port));
     Endpoint::from_shared(url)?.connect().await.with_context(|| format!("cannot connect to {ip}"))
-}
-
-/// Status and body of a page of the admin port.
-pub(crate) async fn page(pod: &PodView, path: &str) -> Result<(u16, String)> {
-    let asked = async {
-        let mut stream = TcpStream::connect((pod.ip, ADMIN)).await?;
-        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: muster\r\n\r\n").as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("not an HTTP answer")?;
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
-        Ok((status, body.to_owned()))
-    };
-    timeout(PATIENCE, asked).await.with_context(|| format!("{}: {path} is not answered", pod.name))?
 }

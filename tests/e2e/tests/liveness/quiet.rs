@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use muster_lab::admin::counter;
 use muster_lab::wait;
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::matrix;
 use crate::probe::Service;
-use crate::stage::{Cast, counter, notation, spec};
+use crate::stage::{Cast, notation, spec};
 use crate::witness::Witness;
 
 /// The shortest threshold there can be: a watch is given up 5 s after its end at the earliest, and a threshold below twice

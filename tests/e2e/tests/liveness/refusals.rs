@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, PostParams};
+use muster_lab::admin::page;
 use muster_lab::installation::{AGGREGATOR, RECONCILER, deploy};
 use muster_lab::{manifests, wait};
 
-use crate::probe::{Service, page};
+use crate::probe::Service;
 use crate::stage::Cast;
 
 /// How a program ends that should end at once: its code, and what it says.

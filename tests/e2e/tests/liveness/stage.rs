@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_api::{Executor, ExecutorPodStatus, ExecutorStatus};
+use muster_lab::admin::{counter, page};
 use muster_lab::audit::Audit;
 use muster_lab::control_plane;
 use muster_lab::installation::{AGGREGATOR, Customise, Installation, NAMESPACE, RECONCILER, Settings, deploy};
@@ -16,7 +17,7 @@ use muster_lab::proxy::{Asked, Proxy};
 use muster_lab::wait;
 use serde_json::{Value, json};
 
-use crate::probe::{Service, page};
+use crate::probe::Service;
 
 /// What plays, and how it is changed.
 pub(crate) struct Cast {
@@ -252,17 +253,6 @@ impl Stage {
 /// Whether `holder` is how this pod names itself in the Lease.
 pub(crate) fn is_identity(holder: &str, pod: &PodView) -> bool {
     holder == format!("{}_{}", pod.name, pod.uid)
-}
-
-/// Sum of the samples of a metric of one process whose labels contain `labels`.
-pub(crate) async fn counter(pod: &PodView, name: &str, labels: &str) -> Result<u64> {
-    let (_, text) = page(pod, "/metrics").await?;
-    let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(labels));
-    let values = samples.filter(|line| line[name.len()..].starts_with(['{', ' '])).map(|line| {
-        let value = line.rsplit(' ').next().unwrap_or_default();
-        value.parse::<u64>().with_context(|| format!("not a sample: {line}"))
-    });
-    values.sum()
 }
 
 /// A write of an executor's status.

@@ -7,6 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, ListParams, PostParams};
+use muster_lab::admin::{counter, page};
 use muster_lab::installation::{AGGREGATOR, NAMESPACE, RECONCILER};
 use muster_lab::kubelet::Signal;
 use muster_lab::proxy::{Answer, Asked, Fault, Rule};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::matrix;
-use crate::probe::{Service, page};
+use crate::probe::Service;
 use crate::stage::{Cast, Stage, notation, spec};
 use crate::witness::Witness;
 
@@ -204,7 +205,7 @@ async fn after_a_restart_in_place_a_replica_is_not_ready_until_its_first_verdict
     matrix::FIRST_VERDICT.holds(&stage).await?;
     // Its old report is still there, and says nothing about the new process.
     stage.answers(wait::patience(), &restarted, Service::Readiness, true).await?;
-    let built = crate::stage::counter(&restarted, "muster_builds_total", "").await?;
+    let built = counter(&restarted, "muster_builds_total", "").await?;
     ensure!(built == 1, "ready after {built} verdicts");
     stage.stop().await;
     Ok(())

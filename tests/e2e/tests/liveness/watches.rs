@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use muster_api::State;
+use muster_lab::admin::counter;
 use muster_lab::installation::{AGGREGATOR, RECONCILER};
 use muster_lab::proxy::{Answer, Asked, Fault, Interrupt, Rule};
 use muster_lab::wait;
@@ -14,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::probe::Service;
-use crate::stage::{Cast, Stage, counter, spec};
+use crate::stage::{Cast, Stage, spec};
 use crate::witness::Witness;
 
 const SOON: Duration = Duration::from_secs(30);

@@ -1,8 +1,7 @@
 //! Replicas alone on a control plane of their own, and what tests do to executors and read from reports.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,9 +12,9 @@ use kube::{Client, ResourceExt};
 use muster_api::{Executor, ExecutorPodStatus, PodReport, Serves};
 use muster_lab::admin;
 use muster_lab::audit::Request;
-use muster_lab::installation::{Installation, NAMESPACE, RECONCILER, Settings, deploy, rolled_out};
+use muster_lab::installation::{Installation, NAMESPACE, RECONCILER, Settings, rolled_out};
 use muster_lab::kubelet::PodView;
-use muster_lab::wait;
+use muster_lab::{faulty, wait};
 use serde_json::{Value, json};
 
 /// Replicas without an aggregator.
@@ -48,7 +47,7 @@ impl Stage {
 
     /// The same, of the binary with injected faults.
     pub(crate) async fn faulty(replicas: u16, args: &[&str]) -> Result<Self> {
-        let binary = faulty_reconciler()?.display().to_string();
+        let binary = faulty::program("reconciler")?.display().to_string();
         let stage = Self::start(0, args).await?;
         stage.installation.kubelet.customise(move |_, launch| launch.command[0].clone_from(&binary));
         stage.scale(replicas).await?;
@@ -228,17 +227,4 @@ pub(crate) fn authority() -> Result<String> {
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let key = rcgen::KeyPair::generate()?;
     Ok(params.self_signed(&key)?.pem())
-}
-
-/// The replica built with the Cargo feature `fault`, for `--delay` and `--hang`; built now if it is older than the real one.
-fn faulty_reconciler() -> Result<PathBuf> {
-    let (faulty, real) = (bin_dir()?.join("examples/faulty-reconciler"), bin_dir()?.join("muster-reconciler"));
-    let built_at = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    if built_at(&faulty).is_some_and(|faulty| built_at(&real).is_some_and(|real| faulty >= real)) {
-        return Ok(faulty);
-    }
-    let build = ["build", "--quiet", "--package=muster-reconciler", "--features=fault", "--example=faulty-reconciler"];
-    let status = Command::new(env!("CARGO")).args(build).current_dir(deploy("..")).status();
-    ensure!(status.context("cannot run cargo")?.success(), "cannot build the replica with injected faults");
-    Ok(faulty)
 }

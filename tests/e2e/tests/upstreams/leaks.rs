@@ -3,11 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use kube::api::ListParams;
 use muster_api::Reason;
+use muster_lab::admin::get;
 use muster_upstream::{Fault, Limit, Rule};
 use serde_json::json;
 
 use crate::behind::{Behind, TOKEN, notation};
-use crate::stage::{authority, get};
+use crate::stage::authority;
 
 /// Beside a certificate in the Secret `trust`.
 const PRIVATE: &str = "marker-of-a-private-key";
