@@ -10,8 +10,7 @@ use kube::{Client, ResourceExt};
 use muster_api::{Executor, ExecutorPodStatus, ExecutorStatus};
 use muster_lab::admin::{counter, page};
 use muster_lab::audit::Audit;
-use muster_lab::control_plane;
-use muster_lab::installation::{AGGREGATOR, Customise, Installation, NAMESPACE, RECONCILER, Settings, deploy};
+use muster_lab::installation::{AGGREGATOR, Customise, Installation, NAMESPACE, RECONCILER, Settings};
 use muster_lab::kubelet::{Launch, PodView};
 use muster_lab::proxy::{Asked, Proxy};
 use muster_lab::wait;
@@ -75,16 +74,12 @@ impl Cast {
 
     /// Everything but the pods: whatever is to be spoiled from the beginning is spoiled before [`Stage::enter`].
     pub(crate) async fn prepare(self) -> Result<Stage> {
-        let crds = ["executors", "namespacedexecutors", "executorpodstatuses"];
-        let crds = crds.map(|plural| std::fs::read_to_string(deploy(&format!("crds/{plural}.config.ratify.dev.yaml"))));
-        let crds = crds.into_iter().collect::<Result<Vec<_>, _>>().context("cannot read the CRDs")?;
         let owned = |args: Vec<&str>| args.into_iter().map(str::to_owned).collect();
         let installation = Installation::start(Settings {
             reconcilers: 0,
             aggregators: 0,
             reconciler_args: owned(self.reconciler_args),
             aggregator_args: owned(self.aggregator_args),
-            plane: control_plane::Options::with_crds(crds),
             ..Settings::default()
         })
         .await?;
