@@ -31,7 +31,7 @@ use meter::{Meter, Usage};
 /// No status write for so long: the last change has been dealt with. Progress of a rollout is written every 10 s.
 const QUIET: Duration = Duration::from_secs(11);
 /// How long a change may take to converge before the bench gives up.
-const PATIENCE: Duration = Duration::from_mins(20);
+const PATIENCE: Duration = Duration::from_hours(1);
 /// How often an executor is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
