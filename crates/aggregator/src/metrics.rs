@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_api::{ExecutorKind, ExecutorStatus, State};
+use muster_api::{ExecutorKind, ExecutorStatus, Reason, Serves, State};
 use muster_runtime::metrics::{self, Counter, Gauge, Histogram, Meters};
 
 use crate::facts::Life;
@@ -31,6 +31,10 @@ pub struct Metrics {
 /// What a scrape is told about entries and replicas.
 #[derive(Debug, Default)]
 struct Census {
+    statuses: BTreeMap<&'static str, u32>,
+    /// `None` on a standby, which knows nothing.
+    unserved: Option<u32>,
+    reasons: BTreeMap<&'static str, u32>,
     entries: BTreeMap<&'static str, u32>,
     omitted: u32,
     replicas: BTreeMap<&'static str, u32>,
@@ -41,6 +45,24 @@ impl Metrics {
     /// Registers the instruments.
     pub fn new(meters: &Meters) -> Self {
         let census = Arc::<Mutex<Census>>::default();
+        let shared = census.clone();
+        meters.observe(&metrics::STATUSES, move |seen| {
+            for (ready, count) in &lock(&shared).statuses {
+                seen.tell(f64::from(*count), [ready]);
+            }
+        });
+        let shared = census.clone();
+        meters.observe(&metrics::UNSERVED, move |seen| {
+            if let Some(count) = lock(&shared).unserved {
+                seen.tell(f64::from(count), []);
+            }
+        });
+        let shared = census.clone();
+        meters.observe(&metrics::ENTRY_REASONS, move |seen| {
+            for (reason, count) in &lock(&shared).reasons {
+                seen.tell(f64::from(*count), [reason]);
+            }
+        });
         let shared = census.clone();
         meters.observe(&metrics::ENTRIES, move |seen| {
             for (state, count) in &lock(&shared).entries {
@@ -126,12 +148,16 @@ impl Metrics {
         statuses: impl Iterator<Item = &'a ExecutorStatus>,
         replicas: impl Iterator<Item = (Life, Health)>,
     ) {
-        let mut census = Census::default();
+        let mut census = Census { unserved: Some(0), ..Census::default() };
         for state in [&State::Pending, &State::Unknown, &State::Stale, &State::Outdated, &State::Current] {
             census.entries.insert(word(state), 0);
         }
+        census.statuses.extend([("false", 0), ("true", 0)]);
         for status in statuses {
+            *census.statuses.entry(if status.succeeded { "true" } else { "false" }).or_default() += 1;
+            *census.unserved.get_or_insert_default() += u32::from(!is_served(status));
             for entry in &status.by_pod {
+                *census.reasons.entry(reason_word(&entry.reason)).or_default() += 1;
                 *census.entries.entry(word(&entry.state)).or_default() += 1;
             }
             for (state, count) in status.by_pod_omitted.iter().flat_map(|omitted| &omitted.by_state) {
@@ -160,6 +186,17 @@ impl Metrics {
     pub fn no_census(&self) {
         *lock(&self.census) = Census::default();
     }
+}
+
+/// Whether any replica serves something for an executor. Entries that were left out for their size are the healthy ones.
+fn is_served(status: &ExecutorStatus) -> bool {
+    status.by_pod_omitted.is_some()
+        || status.by_pod.iter().any(|entry| matches!(entry.serves, Serves::Wanted | Serves::Older | Serves::LastGood))
+}
+
+/// The closed list again: a word of a newer replica must not make a label of its own.
+fn reason_word(reason: &Reason) -> &'static str {
+    Reason::ALL.iter().find(|known| *known == reason).map_or("Other", |known| known.as_str())
 }
 
 fn word(state: &State) -> &'static str {

@@ -10,12 +10,25 @@ pub use lookup::{Found, Origin, cache_root, find};
 
 use std::path::{Path, PathBuf};
 
-/// Version of every Kubernetes binary; the same as in `tests/go/kubernetes/go.mod`.
-const KUBERNETES: &str = "v1.36.3";
-/// Version of etcd; the same as in `tests/go/etcd/go.mod`.
-const ETCD: &str = "v3.6.16";
-/// Version of kwok; the same as in `tests/go/kwok/go.mod`.
-const KWOK: &str = "v0.8.0";
+/// One pinned Go module: a folder below `tests/go` whose `go.mod` and `go.sum` pin it and all it is built from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Module {
+    folder: &'static str,
+    path: &'static str,
+    version: &'static str,
+}
+
+const KUBERNETES: Module = Module { folder: "kubernetes", path: "k8s.io/kubernetes", version: "v1.36.3" };
+const ETCD: Module = Module { folder: "etcd", path: "go.etcd.io/etcd/server/v3", version: "v3.6.16" };
+const KWOK: Module = Module { folder: "kwok", path: "sigs.k8s.io/kwok", version: "v0.8.0" };
+const HELM: Module = Module { folder: "helm", path: "helm.sh/helm/v4", version: "v4.3.2" };
+const PROMETHEUS: Module =
+    Module { folder: "prometheus", path: "github.com/prometheus/prometheus", version: "v0.316.0" };
+const CONTAINERD: Module =
+    Module { folder: "containerd", path: "github.com/containerd/containerd/v2", version: "v2.4.2" };
+const RUNC: Module = Module { folder: "runc", path: "github.com/opencontainers/runc", version: "v1.4.3" };
+const CNI: Module = Module { folder: "cni", path: "github.com/containernetworking/plugins", version: "v1.10.0" };
+const COREDNS: Module = Module { folder: "coredns", path: "github.com/coredns/coredns", version: "v1.15.0" };
 
 /// One binary that a test cluster may need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,67 +41,135 @@ pub enum Tool {
     KubeControllerManager,
     /// Needed only with kwok and real nodes; the lab binds its pods itself.
     KubeScheduler,
-    /// For people who look around in a running cluster.
+    /// For people who look around in a running cluster, and for kustomize, which it contains.
     Kubectl,
     /// Pods that only pretend, by the hundred.
     Kwok,
+    /// Lints, renders and installs the chart.
+    Helm,
+    /// Tests the alert rules.
+    Promtool,
+    /// The real node's agent.
+    Kubelet,
+    /// Services on the real node.
+    KubeProxy,
+    /// Runs the real node's containers.
+    Containerd,
+    /// Its helper beside each pod.
+    ContainerdShim,
+    /// Its client, with which images are loaded.
+    Ctr,
+    /// Starts one container.
+    Runc,
+    /// Network plugin: a bridge for the node's pods.
+    CniBridge,
+    /// Network plugin: a pod's own loopback.
+    CniLoopback,
+    /// Network plugin: addresses of pods.
+    CniHostLocal,
+    /// The cluster's DNS.
+    Coredns,
 }
 
 impl Tool {
     /// What every control plane runs, and the one program that people use with it.
     pub const CONTROL_PLANE: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
 
+    /// What tests of the chart and of the alerts run.
+    pub const DEPLOY: [Self; 2] = [Self::Helm, Self::Promtool];
+
+    /// What a real node runs besides the control plane.
+    pub const NODE: [Self; 11] = [
+        Self::KubeScheduler,
+        Self::Kubelet,
+        Self::KubeProxy,
+        Self::Containerd,
+        Self::ContainerdShim,
+        Self::Ctr,
+        Self::Runc,
+        Self::CniBridge,
+        Self::CniLoopback,
+        Self::CniHostLocal,
+        Self::Coredns,
+    ];
+
     /// Every tool there is.
-    pub const ALL: [Self; 6] =
-        [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager, Self::KubeScheduler, Self::Kubectl, Self::Kwok];
+    pub const ALL: [Self; 18] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::Kubectl,
+        Self::Kwok,
+        Self::Helm,
+        Self::Promtool,
+        Self::Kubelet,
+        Self::KubeProxy,
+        Self::Containerd,
+        Self::ContainerdShim,
+        Self::Ctr,
+        Self::Runc,
+        Self::CniBridge,
+        Self::CniLoopback,
+        Self::CniHostLocal,
+        Self::Coredns,
+    ];
+
+    /// File name of the binary, its module, and the folder of its `main` in that module.
+    const fn origin(self) -> (&'static str, Module, &'static str) {
+        match self {
+            Self::Etcd => ("etcd", ETCD, ""),
+            Self::KubeApiserver => ("kube-apiserver", KUBERNETES, "/cmd/kube-apiserver"),
+            Self::KubeControllerManager => ("kube-controller-manager", KUBERNETES, "/cmd/kube-controller-manager"),
+            Self::KubeScheduler => ("kube-scheduler", KUBERNETES, "/cmd/kube-scheduler"),
+            Self::Kubectl => ("kubectl", KUBERNETES, "/cmd/kubectl"),
+            Self::Kubelet => ("kubelet", KUBERNETES, "/cmd/kubelet"),
+            Self::KubeProxy => ("kube-proxy", KUBERNETES, "/cmd/kube-proxy"),
+            Self::Kwok => ("kwok", KWOK, "/cmd/kwok"),
+            Self::Helm => ("helm", HELM, "/cmd/helm"),
+            Self::Promtool => ("promtool", PROMETHEUS, "/cmd/promtool"),
+            Self::Containerd => ("containerd", CONTAINERD, "/cmd/containerd"),
+            Self::ContainerdShim => ("containerd-shim-runc-v2", CONTAINERD, "/cmd/containerd-shim-runc-v2"),
+            Self::Ctr => ("ctr", CONTAINERD, "/cmd/ctr"),
+            Self::Runc => ("runc", RUNC, ""),
+            Self::CniBridge => ("bridge", CNI, "/plugins/main/bridge"),
+            Self::CniLoopback => ("loopback", CNI, "/plugins/main/loopback"),
+            Self::CniHostLocal => ("host-local", CNI, "/plugins/ipam/host-local"),
+            Self::Coredns => ("coredns", COREDNS, ""),
+        }
+    }
 
     /// File name of the binary.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::KubeApiserver => "kube-apiserver",
-            Self::KubeControllerManager => "kube-controller-manager",
-            Self::KubeScheduler => "kube-scheduler",
-            Self::Kubectl => "kubectl",
-            Self::Kwok => "kwok",
-        }
+        self.origin().0
     }
 
     /// Pinned version, with its `v`.
     pub const fn version(self) -> &'static str {
-        match self {
-            Self::Etcd => ETCD,
-            Self::Kwok => KWOK,
-            _ => KUBERNETES,
-        }
+        self.origin().1.version
     }
 
     /// Folder below `tests/go` whose `go.mod` and `go.sum` pin this tool and all it is built from.
     pub const fn module(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::Kwok => "kwok",
-            _ => "kubernetes",
-        }
+        self.origin().1.folder
     }
 
     /// Go package of its `main`.
-    pub const fn package(self) -> &'static str {
-        match self {
-            Self::Etcd => "go.etcd.io/etcd/server/v3",
-            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
-            Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
-            Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
-            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
-            Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
-        }
+    pub fn package(self) -> String {
+        let (_, module, folder) = self.origin();
+        format!("{}{folder}", module.path)
+    }
+
+    /// Build tags, for what needs C: runc filters system calls by libseccomp. Everything else is pure Go.
+    pub fn cgo_tags(self) -> Option<&'static str> {
+        (self == Self::Runc).then_some("seccomp")
     }
 
     /// Linker flags. Kubernetes must be told its version: otherwise it calls itself `v0.0.0-master+$Format:%H$`, on which
     /// version parsers choke.
     pub fn ldflags(self) -> String {
         let mut flags = String::from("-s -w");
-        if self.module() == "kubernetes" {
+        if self.origin().1 == KUBERNETES {
             let mut numbers = self.version().trim_start_matches('v').split('.');
             let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
             for (name, value) in [("gitVersion", self.version()), ("gitMajor", major), ("gitMinor", minor)] {
@@ -128,17 +209,20 @@ mod tests {
         for tool in Tool::ALL {
             let file = go.join(tool.module()).join("go.mod");
             let text = std::fs::read_to_string(&file).unwrap();
-            let module = match tool {
-                Tool::Etcd => "go.etcd.io/etcd/server/v3",
-                Tool::Kwok => "sigs.k8s.io/kwok",
-                _ => "k8s.io/kubernetes",
-            };
-            let pin = format!("{module} {}", tool.version());
+            let pin = format!("{} {}", tool.origin().1.path, tool.version());
             let pinned =
                 |line: &str| line.trim_end_matches(" // indirect").trim_start_matches("require ").trim() == pin;
             assert!(text.lines().any(pinned), "{pin}: {}", file.display());
             assert!(text.contains(&format!("{}\n", tool.package())), "tool line for {}", tool.package());
         }
+    }
+
+    #[test]
+    fn every_tool_is_listed_once() {
+        let names: std::collections::BTreeSet<_> = Tool::ALL.into_iter().map(Tool::name).collect();
+        assert_eq!(names.len(), Tool::ALL.len());
+        let grouped = [&Tool::CONTROL_PLANE[..], &Tool::DEPLOY, &Tool::NODE, &[Tool::Kwok]].concat();
+        assert_eq!(names, grouped.into_iter().map(Tool::name).collect());
     }
 
     #[test]
@@ -149,6 +233,7 @@ mod tests {
              -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
         );
         assert_eq!(Tool::Etcd.ldflags(), "-s -w");
+        assert_eq!(Tool::CniBridge.package(), "github.com/containernetworking/plugins/plugins/main/bridge");
         assert_eq!((Tool::Kubectl.minor(), Tool::Etcd.minor()), ("1.36", "3.6"));
     }
 }

@@ -67,9 +67,13 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Asks the binary itself. kubectl has its own way to be asked; it answers the other with an error, which is "no".
+/// Asks the binary itself. kubectl and helm have ways of their own; they answer the other with an error, which is "no".
 fn reports_version(path: &Path, minor: &str) -> bool {
-    let asked = if path.ends_with("kubectl") { &["version", "--client"][..] } else { &["--version"][..] };
+    let asked = match path.file_name().and_then(OsStr::to_str) {
+        Some("kubectl") => &["version", "--client"][..],
+        Some("helm") => &["version", "--short"],
+        _ => &["--version"],
+    };
     Command::new(path)
         .args(asked)
         .output()

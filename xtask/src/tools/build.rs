@@ -51,11 +51,13 @@ fn compile(tool: Tool, output: &Path) -> Result<()> {
     eprintln!("{label}: not found, building it once from tests/go/{} (minutes)", tool.module());
     let start = Instant::now();
     let mut go = Command::new("go")
-        .args(["build", "-buildvcs=false", "-mod=readonly", "-ldflags", &tool.ldflags(), "-o"])
+        .args(["build", "-buildvcs=false", "-mod=readonly", "-ldflags", &tool.ldflags()])
+        .args(tool.cgo_tags().map(|tags| format!("-tags={tags}")))
+        .arg("-o")
         .arg(output)
         .arg(tool.package())
         .current_dir(workspace::root().join("tests/go").join(tool.module()))
-        .envs([("CGO_ENABLED", "0"), ("GOWORK", "off")])
+        .envs([("CGO_ENABLED", if tool.cgo_tags().is_some() { "1" } else { "0" }), ("GOWORK", "off")])
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -76,7 +78,8 @@ fn compile(tool: Tool, output: &Path) -> Result<()> {
         }
     };
     if !status.success() {
-        bail!("go build failed ({status}):\n{}", words.all());
+        let hint = tool.cgo_tags().map_or("", |_| "\nit needs a C compiler and libseccomp (Debian: gcc, pkg-config, libseccomp-dev)");
+        bail!("go build failed ({status}):\n{}{hint}", words.all());
     }
     eprintln!("{label}: built in {}", Elapsed(start.elapsed()));
     Ok(())

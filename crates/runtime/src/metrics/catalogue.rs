@@ -78,7 +78,10 @@ catalogue! {
     STATUS_WRITES_SAVED: Counter("muster_status_writes_saved_total", Count, ["kind"], NONE) = "Folds that changed nothing and were not written.";
     FOREIGN_WRITES: Counter("muster_foreign_status_writes_total", Count, ["kind"], NONE) = "Times another manager rewrote a status after us.";
     REPLICAS: Gauge("muster_replicas", Count, ["state"], NONE) = "Reconciler replicas by state, as the leader sees them.";
+    STATUSES: Gauge("muster_executor_statuses", Count, ["ready"], NONE) = "Executors by whether their status says Ready.";
+    UNSERVED: Gauge("muster_executors_unserved", Count, [], NONE) = "Executors that no replica is known to serve.";
     ENTRIES: Gauge("muster_by_pod_entries", Count, ["state"], NONE) = "Entries of byPod of all Executors by state.";
+    ENTRY_REASONS: Gauge("muster_by_pod_reasons", Count, ["reason"], NONE) = "Entries of byPod of all Executors by reason, omitted ones apart.";
     ENTRIES_OMITTED: Gauge("muster_by_pod_omitted", Count, [], NONE) = "Entries left out of byPod for its size.";
     HEALTH_WATCHES: Gauge("muster_health_watches", Count, ["state"], NONE) = "Health watches to replicas: serving, not_serving, unreachable.";
     SWEPT: Counter("muster_swept_total", Count, ["reason"], NONE) = "Leftover status objects deleted, by reason.";
