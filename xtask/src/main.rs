@@ -10,6 +10,7 @@ mod cluster;
 mod codegen;
 mod demo;
 mod deny;
+mod image;
 mod mutants;
 mod step;
 mod test;
@@ -44,6 +45,8 @@ enum Command {
     Deny(deny::Args),
     /// Start a cluster to look around in.
     Cluster(cluster::Args),
+    /// Write images of both programs, without a container engine.
+    Image(image::Args),
     /// Measure.
     Bench(bench::Args),
     /// Put errors in on purpose, and see that tests notice.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Deny(args) => deny::run(&args),
         Command::Cluster(args) => cluster::run(&args),
+        Command::Image(args) => image::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Tools => tools::ensure(&muster_toolbox::Tool::ALL),
