@@ -2,7 +2,8 @@
 //!
 //! Conflicts, generations, server-side apply, garbage collection, bound tokens and RBAC are what this project is about, so
 //! no test of them stands on an imitation of the API server. [`control_plane`] starts a real one in seconds; [`kubelet`]
-//! turns the pods of real Deployments into processes; [`audit`] counts what they asked of the server; [`wait`] waits for
+//! turns the pods of real Deployments into processes, and
+//! [`node`] runs them as containers; [`audit`] counts what they asked of the server; [`wait`] waits for
 //! what should happen; [`manifests`] and [`identity`] are the hands.
 //!
 //! Errors are `anyhow` here: nobody branches on them, they are read in the output of a failed test.
@@ -20,9 +21,11 @@ pub mod installation;
 pub mod kubelet;
 pub mod manifests;
 pub mod net;
+pub mod node;
 pub mod process;
 pub mod proxy;
 pub mod skip;
+pub mod tools;
 pub mod wait;
 
 mod random;

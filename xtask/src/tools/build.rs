@@ -52,12 +52,12 @@ fn compile(tool: Tool, output: &Path) -> Result<()> {
     let start = Instant::now();
     let mut go = Command::new("go")
         .args(["build", "-buildvcs=false", "-mod=readonly", "-ldflags", &tool.ldflags()])
-        .args(tool.cgo_tags().map(|tags| format!("-tags={tags}")))
+        .args(tool.tags().map(|tags| format!("-tags={tags}")))
         .arg("-o")
         .arg(output)
         .arg(tool.package())
         .current_dir(workspace::root().join("tests/go").join(tool.module()))
-        .envs([("CGO_ENABLED", if tool.cgo_tags().is_some() { "1" } else { "0" }), ("GOWORK", "off")])
+        .envs([("CGO_ENABLED", if tool.needs_c() { "1" } else { "0" }), ("GOWORK", "off")])
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -78,7 +78,7 @@ fn compile(tool: Tool, output: &Path) -> Result<()> {
         }
     };
     if !status.success() {
-        let hint = tool.cgo_tags().map_or("", |_| "\nit needs a C compiler and libseccomp (Debian: gcc, pkg-config, libseccomp-dev)");
+        let hint = if tool.needs_c() { "\nit needs libseccomp (Debian: gcc, pkg-config, libseccomp-dev)" } else { "" };
         bail!("go build failed ({status}):\n{}{hint}", words.all());
     }
     eprintln!("{label}: built in {}", Elapsed(start.elapsed()));

@@ -9,6 +9,7 @@ use muster_toolbox::{Tool, find};
 use super::credentials::{Auth, Credentials, User, kubeconfig, write};
 use super::options::Options;
 use crate::net::{API_SERVER_PORT, ETCD_PORTS, Net};
+use crate::node::{EnterNamespaces, NODE_IP, Namespaces};
 use crate::process::Program;
 
 /// Who did what, without bodies. One line per request: when it was answered, or for a watch when its answer began.
@@ -26,12 +27,17 @@ pub(super) struct Layout<'a> {
     pub(super) root: &'a Path,
     pub(super) logs: &'a Path,
     pub(super) audit_log: &'a Path,
+    pub(super) inside: Option<&'a Namespaces>,
 }
 
 impl Layout<'_> {
     fn program(&self, tool: Tool, args: Vec<String>) -> Result<Program> {
         let log = self.logs.join(format!("{}.log", tool.name()));
-        Ok(Program { path: locate(tool)?, args, env: Vec::new(), log })
+        let program = Program { path: locate(tool)?, args, env: Vec::new(), log };
+        match self.inside {
+            Some(inside) => inside.inside(EnterNamespaces::Network, program),
+            None => Ok(program),
+        }
     }
 }
 
@@ -68,8 +74,6 @@ pub(super) fn api_server(
     let ip = net.api_server().ip();
     let mut args = vec![
         flag("etcd-servers", format!("http://{}:{}", net.etcd(), ETCD_PORTS.0)),
-        flag("bind-address", ip),
-        flag("advertise-address", ip), // otherwise a machine without a network cannot start it
         flag("secure-port", API_SERVER_PORT),
         flag("tls-cert-file", credentials.server_certificate().display()),
         flag("tls-private-key-file", credentials.server_key().display()),
@@ -79,11 +83,24 @@ pub(super) fn api_server(
         flag("service-account-signing-key-file", credentials.service_account_key().display()),
         flag("service-account-issuer", "https://kubernetes.default.svc"),
         flag("service-cluster-ip-range", "10.96.0.0/16"),
-        flag("endpoint-reconciler-type", "none"), // it refuses to publish a loopback address
         flag("audit-policy-file", policy.display()),
         flag("audit-log-path", layout.audit_log.display()),
         flag("profiling", false),
     ];
+    if options.inside.is_some() {
+        args.extend([
+            flag("bind-address", "0.0.0.0"),
+            flag("advertise-address", NODE_IP), // where pods find it
+            flag("allow-privileged", true),
+            flag("kubelet-preferred-address-types", "InternalIP"), // nobody knows the node's name
+        ]);
+    } else {
+        args.extend([
+            flag("bind-address", ip),
+            flag("advertise-address", ip), // otherwise a machine without a network cannot start it
+            flag("endpoint-reconciler-type", "none"), // it refuses to publish a loopback address
+        ]);
+    }
     args.extend(options.api_server_flags.iter().cloned());
     layout.program(Tool::KubeApiserver, args)
 }

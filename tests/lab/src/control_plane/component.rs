@@ -20,12 +20,12 @@ pub struct Component {
 }
 
 impl Component {
-    pub(super) fn new(name: &'static str, program: Program) -> Self {
+    pub(crate) fn new(name: &'static str, program: Program) -> Self {
         Self { name, program, process: Mutex::new(None) }
     }
 
     /// Starts it unless it runs. It is not ready yet when this returns.
-    pub(super) fn start(&self) -> Result<()> {
+    pub(crate) fn start(&self) -> Result<()> {
         let mut process = self.lock();
         if process.as_ref().is_none_or(|process| process.ended().is_some()) {
             *process = Some(self.program.start()?);
@@ -65,7 +65,7 @@ impl Component {
     }
 
     /// An error with the end of its log if it does not run.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.pid().is_none() {
             bail!("{} has ended:\n{}", self.name, tail(self.log(), QUOTED_LINES));
         }

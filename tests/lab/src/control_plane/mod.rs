@@ -29,6 +29,7 @@ use kube::{Client, Config};
 
 use crate::audit::Audit;
 use crate::net::Net;
+use crate::node::{Forward, forward};
 use crate::workdir::Workdir;
 use crate::{manifests, wait};
 use commands::Layout;
@@ -36,6 +37,7 @@ use credentials::Credentials;
 
 pub(crate) use commands::locate;
 pub use component::Component;
+pub(crate) use commands::locate;
 pub(crate) use credentials::{Auth, User, kubeconfig, write};
 pub use options::{Controllers, Options};
 
@@ -51,6 +53,8 @@ pub struct ControlPlane {
     dir: Mutex<Workdir>,
     root: PathBuf,
     ended: AtomicBool,
+    /// The way to the API server, if it is in a network of its own.
+    _door: Option<Forward>,
 }
 
 impl ControlPlane {
@@ -63,7 +67,10 @@ impl ControlPlane {
         let url = format!("https://{}", net.api_server());
         let credentials = Credentials::create(dir.folder("credentials")?, &net.api_server().ip().to_string())?;
         let audit_log = logs.join("audit.log");
-        let layout = Layout { root: &root, logs: &logs, audit_log: &audit_log };
+        let inside = options.inside.as_deref();
+        let layout = Layout { root: &root, logs: &logs, audit_log: &audit_log, inside };
+        let address = net.api_server();
+        let door = inside.map(|inside| forward(inside, address, address)).transpose()?;
 
         let controllers = options.controllers.flag();
         let controller_manager = controllers
@@ -80,6 +87,7 @@ impl ControlPlane {
             dir: Mutex::new(dir),
             root,
             ended: AtomicBool::new(false),
+            _door: door,
         };
         let auth = Auth::Token(plane.credentials.token(User::Admin));
         write(&plane.kubeconfig(), &kubeconfig(&plane.url, None, &plane.ca_file(), auth))?;

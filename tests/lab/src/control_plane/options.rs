@@ -1,5 +1,9 @@
 //! What a test may choose about its control plane.
 
+use std::sync::Arc;
+
+use crate::node::Namespaces;
+
 /// Which controllers the controller manager runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Controllers {
@@ -8,6 +12,8 @@ pub enum Controllers {
     /// Those that tests here rely on. Quick to start, and nothing judges the lab's node by its missing heartbeats.
     #[default]
     Usual,
+    /// All that Kubernetes runs by default, as a real node needs them.
+    All,
     /// The usual ones without the garbage collector, for tests about leftovers.
     WithoutGarbageCollector,
 }
@@ -32,6 +38,9 @@ impl Controllers {
 
     /// Value of `--controllers`, or `None` for no controller manager.
     pub(crate) fn flag(self) -> Option<String> {
+        if self == Self::All {
+            return Some("*".to_owned());
+        }
         let keep = |name: &&str| self == Self::Usual || *name != Self::GARBAGE_COLLECTOR;
         (self != Self::None).then(|| Self::USUAL.into_iter().filter(keep).collect::<Vec<_>>().join(","))
     }
@@ -47,6 +56,8 @@ pub struct Options {
     /// Manifests of custom resource definitions, installed before the controllers start. The garbage collector looks for
     /// new kinds only every 30 s: of a kind that is installed later, the first orphan is collected some 40 s late.
     pub crds: Vec<String>,
+    /// Namespaces of a real node that the servers run in; this machine's own if none.
+    pub inside: Option<Arc<Namespaces>>,
 }
 
 #[cfg(test)]
