@@ -14,6 +14,8 @@ pub struct Config {
     pub http: SocketAddr,
     /// Address for HTTPS, if wanted; the certificate is made at start, for `localhost` and the loopback addresses.
     pub https: Option<SocketAddr>,
+    /// Names that its certificate has besides those of this machine.
+    pub names: Vec<String>,
     /// Scaled seconds in one real second.
     pub scale: f64,
     /// How it behaves until told otherwise.
@@ -159,6 +161,7 @@ impl Default for Config {
         Self {
             http: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             https: None,
+            names: Vec::new(),
             scale: 1.0,
             behaviour: Behaviour::default(),
         }

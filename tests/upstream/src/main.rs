@@ -19,6 +19,9 @@ struct Args {
     /// Address for HTTPS.
     #[arg(long)]
     listen_tls: Option<SocketAddr>,
+    /// Name in the HTTPS certificate besides those of this machine.
+    #[arg(long)]
+    name: Option<String>,
     /// File to write the authority of the HTTPS certificate to, as PEM.
     #[arg(long)]
     ca_out: Option<PathBuf>,
@@ -55,7 +58,13 @@ enum Announce {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let config = Config { http: args.listen, https: args.listen_tls, scale: args.scale, behaviour: behaviour(&args)? };
+    let config = Config {
+        http: args.listen,
+        https: args.listen_tls,
+        names: args.name.iter().cloned().collect(),
+        scale: args.scale,
+        behaviour: behaviour(&args)?,
+    };
     let upstream = Upstream::start(config).await?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", upstream.url())?;

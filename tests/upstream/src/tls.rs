@@ -25,10 +25,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    pub(crate) fn new() -> Result<Self, Error> {
+    /// A new one, for this machine and for `names`.
+    pub(crate) fn new(names: Vec<String>) -> Result<Self, Error> {
         let authority = CertifiedIssuer::self_signed(authority("Test upstream authority"), KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
-        let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
+        let names: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(String::from).into_iter().chain(names).collect();
         let certificate = CertificateParams::new(names)?.signed_by(&key, &authority)?;
         let key =
             PrivateKeyDer::try_from(key.serialize_der()).map_err(|text| rustls::Error::General(text.to_owned()))?;

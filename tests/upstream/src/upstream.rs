@@ -72,7 +72,7 @@ struct Issued {
 impl Upstream {
     /// Listens and answers from now on.
     pub async fn start(config: impl Into<Config>) -> Result<Self, Error> {
-        let Config { http, https, scale, behaviour } = config.into();
+        let Config { http, https, names, scale, behaviour } = config.into();
         if scale.is_nan() || scale <= 0.0 {
             return Err(Error::Scale(scale));
         }
@@ -88,7 +88,7 @@ impl Upstream {
         tokio::spawn(server::serve(listener, None, Arc::clone(&shared), stop.clone()));
         let (mut https_at, mut ca_pem) = (None, None);
         if let Some(address) = https {
-            let identity = tls::Identity::new()?;
+            let identity = tls::Identity::new(names)?;
             let (address, listener) = listen(address).await?;
             tokio::spawn(server::serve(listener, Some(identity.acceptor), Arc::clone(&shared), stop.clone()));
             (https_at, ca_pem) = (Some(address), Some(identity.ca_pem));

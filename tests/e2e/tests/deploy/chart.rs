@@ -6,7 +6,7 @@ use muster_lab::tools::{repository, run};
 use muster_toolbox::Tool;
 use serde_json::Value;
 
-use crate::tools::{CHART, kustomize, normalised, render, template, text};
+use crate::tools::{CHART, differences, kustomize, normalised, render, template, text};
 
 #[tokio::test]
 async fn the_chart_and_its_value_sets_pass_lint() -> Result<()> {
@@ -50,7 +50,9 @@ async fn chart_and_kustomizations_are_the_same_object_by_object() -> Result<()> 
         let names = |objects: &std::collections::BTreeMap<String, Value>| objects.keys().cloned().collect::<Vec<_>>();
         ensure!(names(&chart) == names(&other), "{folder}: {:?}\nchart: {:?}", names(&other), names(&chart));
         for (name, object) in &chart {
-            ensure!(other[name] == *object, "{folder}: {name} differs:\n{:#}\nchart:\n{object:#}", other[name]);
+            let mut found = Vec::new();
+            differences(object, &other[name], "", &mut found);
+            ensure!(found.is_empty(), "{folder}: {name} differs, the chart first: {found:#?}");
         }
         ensure!(chart.len() >= 20, "{folder}: {} objects", chart.len());
     }
@@ -93,7 +95,7 @@ async fn definitions_are_kept_unless_told_otherwise() -> Result<()> {
 /// What is named in several places must be the same name, whatever the release is called.
 #[tokio::test]
 async fn a_release_of_another_name_finds_its_own_pods_lease_and_account() -> Result<()> {
-    let text_ = run(Tool::Helm, None, &["template", "blue", CHART, "--namespace=n", "--set=nameOverride=roll"]).await?;
+    let text_ = run(Tool::Helm, None, &["template", "blue", CHART, "--namespace=policies", "--set=nameOverride=roll"]).await?;
     let objects = normalised(muster_lab::manifests::parse(&text_)?)?;
     let aggregator = &objects["Deployment blue-roll-aggregator"];
     let args = aggregator.pointer("/spec/template/spec/containers/0/args").context("no args")?;
@@ -103,7 +105,7 @@ async fn a_release_of_another_name_finds_its_own_pods_lease_and_account() -> Res
     ensure!(labels["app.kubernetes.io/name"] == "roll" && labels["app.kubernetes.io/component"] == "reconciler");
     ensure!(objects["Role blue-roll-aggregator"].to_string().contains(r#""resourceNames":["blue-roll-aggregator"]"#));
     let condition = text(&objects["ValidatingAdmissionPolicy blue-roll-own-reports"], "/spec/matchConditions/0/expression");
-    ensure!(condition.ends_with("'system:serviceaccount:n:blue-roll-reconciler'"), "{condition}");
+    ensure!(condition.ends_with("'system:serviceaccount:policies:blue-roll-reconciler'"), "{condition}");
     Ok(())
 }
 

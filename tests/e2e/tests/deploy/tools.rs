@@ -56,3 +56,24 @@ pub(crate) fn normalised(objects: Vec<DynamicObject>) -> Result<BTreeMap<String,
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
+
+/// Where two objects differ, as paths with both values.
+pub(crate) fn differences(one: &Value, other: &Value, path: &str, found: &mut Vec<String>) {
+    match (one, other) {
+        (Value::Object(a), Value::Object(b)) => {
+            for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
+                let at = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                differences(&at(a), &at(b), &format!("{path}/{key}"), found);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                differences(a, b, &format!("{path}/{index}"), found);
+            }
+        }
+        // A whole number may be written in two ways.
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => {}
+        _ if one == other => {}
+        _ => found.push(format!("{path}: {one} and {other}")),
+    }
+}
