@@ -143,7 +143,8 @@ mod tests {
         std::fs::write(&program, "no program that needs libraries").unwrap();
         let bundle = dir.path().join("bundle");
         std::fs::write(&bundle, "PEM").unwrap();
-        let image = Image { name: "muster-x:1", program: &program, authorities: Some(&bundle), version: "1", compressed: true };
+        let image =
+            Image { name: "muster-x:1", program: &program, authorities: Some(&bundle), version: "1", compressed: true };
         let (one, two) = (dir.path().join("one.tar"), dir.path().join("two.tar"));
         let written = write(&one, &image).unwrap();
         write(&two, &image).unwrap();

@@ -1,6 +1,6 @@
 //! `muster-lab cluster up`: a cluster for a person to look around in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,6 +9,71 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control_plane::{ControlPlane, Options};
 use crate::kubelet::{self, Kubelet, Launch};
+use crate::node::{self, RealNode};
+use crate::running::Running;
+use crate::tools;
+
+/// Starts a control plane with a real node, says how to use it, and keeps it up until Ctrl-C or SIGTERM.
+pub async fn up_with_node() -> Result<()> {
+    let mut end = End::listen()?;
+    let node = RealNode::start(Options::default()).await?;
+    let running = Running { pid: std::process::id(), holder: node.holder(), root: node.plane.root().to_owned() };
+    running.announce()?;
+    let version = node.plane.client()?.apiserver_version().await.context("cannot ask for the version")?.git_version;
+    say(&format!(
+        "Kubernetes {version} with one node is up at {}\n\n\
+         {}  \
+           cargo xtask image && cargo xtask cluster load target/images/*.tar\n  \
+           helm install muster deploy/chart --namespace muster-system --create-namespace\n  \
+           kubectl get pods -A\n\n\
+         Logs are in {}, those of containers in {}\n\
+         NetworkPolicies are not enforced, and there is no metrics API for an autoscaler.\n\
+         Ctrl-C, or `cargo xtask cluster down`, ends it and removes everything.",
+        node.plane.url(),
+        kubectl_hint(&node.plane.kubeconfig()),
+        node.plane.logs().display(),
+        node.pod_logs().display()
+    ));
+    end.asked().await;
+    node.stop().await;
+    Ok(())
+}
+
+/// Says which cluster with a node is up, and how it is.
+pub async fn status() -> Result<()> {
+    let Some(running) = Running::find() else {
+        say("no cluster with a node is up");
+        return Ok(());
+    };
+    let kubeconfig = running.kubeconfig();
+    say(&format!("kept up by process {}\n{}", running.pid, kubectl_hint(&kubeconfig)));
+    for what in [&["get", "nodes"][..], &["get", "pods", "--all-namespaces"]] {
+        say(&tools::run(Tool::Kubectl, Some(&kubeconfig), what).await?);
+    }
+    Ok(())
+}
+
+/// Loads image archives into the cluster that is up.
+pub async fn load(archives: &[PathBuf]) -> Result<()> {
+    let running = Running::find().context("no cluster with a node is up: cargo xtask cluster up")?;
+    for archive in archives {
+        let archive = std::path::absolute(archive).context("no such path")?;
+        node::load_into(&running.root, running.holder, &archive).await?;
+        say(&format!("loaded {}", archive.display()));
+    }
+    Ok(())
+}
+
+/// Ends the cluster that is up, and waits until everything of it is gone.
+pub async fn down() -> Result<()> {
+    let Some(running) = Running::find() else {
+        say("no cluster with a node is up");
+        return Ok(());
+    };
+    running.end().await?;
+    say("the cluster is gone");
+    Ok(())
+}
 
 /// Starts a control plane with a kubelet's stand-in, says how to use it, and keeps it up until Ctrl-C or SIGTERM.
 pub async fn up() -> Result<()> {
@@ -68,7 +133,7 @@ fn welcome(version: &str, url: &str, kubeconfig: &Path, logs: &Path) -> String {
         "Kubernetes {version} is up at {url}\n\n\
          {}  \
            kubectl get namespaces\n  \
-           kubectl apply --server-side -k deploy/kustomize/base    # runs the programs of this build as its pods\n  \
+           kubectl apply --server-side -k deploy/kustomize    # runs the programs of this build as its pods\n  \
            kubectl apply -f deploy/samples\n  \
            kubectl get executors\n\n\
          Logs, the pods' among them, are in {}\n\

@@ -29,4 +29,5 @@ pub mod tools;
 pub mod wait;
 
 mod random;
+mod running;
 mod workdir;

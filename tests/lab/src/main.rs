@@ -1,5 +1,6 @@
 //! `muster-lab`: the cluster of the tests, for people. `cargo xtask` builds what it needs and starts it.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -29,10 +30,20 @@ enum Command {
 enum Cluster {
     /// Start it, and keep it up until Ctrl-C.
     Up {
-        /// API server, etcd and controller manager, with the lab playing kubelet.
-        #[arg(long, required = true)]
+        /// API server, etcd and controller manager, with the lab playing kubelet; no root needed.
+        #[arg(long)]
         control_plane: bool,
     },
+    /// Say which cluster with a node is up, and what runs on it.
+    Status,
+    /// Load image archives into it.
+    Load {
+        /// OCI archives, as `cargo xtask image` writes them.
+        #[arg(required = true)]
+        archives: Vec<PathBuf>,
+    },
+    /// End it.
+    Down,
 }
 
 #[tokio::main]
@@ -41,7 +52,11 @@ async fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let done = match Cli::parse().command {
-        Command::Cluster(Cluster::Up { control_plane: _ }) => cluster::up().await,
+        Command::Cluster(Cluster::Up { control_plane: true }) => cluster::up().await,
+        Command::Cluster(Cluster::Up { control_plane: false }) => cluster::up_with_node().await,
+        Command::Cluster(Cluster::Status) => cluster::status().await,
+        Command::Cluster(Cluster::Load { archives }) => cluster::load(&archives).await,
+        Command::Cluster(Cluster::Down) => cluster::down().await,
         Command::Demo(args) => demo::run(args).await,
         Command::Bench(bench) => bench::run(bench).await,
     };

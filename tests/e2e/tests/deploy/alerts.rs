@@ -88,7 +88,13 @@ async fn each_alert_fires_when_it_should_and_is_silent_otherwise() -> Result<()>
 fn each_alert_has_a_case_that_fires_at_each_severity_and_one_that_is_silent() -> Result<()> {
     let cases = yaml(CASES)?;
     let (mut fires, mut silent) = (BTreeSet::new(), BTreeSet::new());
-    for test in cases["tests"].as_array().context("no cases")?.iter().flat_map(|case| case["promql_expr_test"].as_array()).flatten() {
+    for test in cases["tests"]
+        .as_array()
+        .context("no cases")?
+        .iter()
+        .flat_map(|case| case["promql_expr_test"].as_array())
+        .flatten()
+    {
         let alert = text(test, "/expr").split('"').nth(1).context("no alert")?.to_owned();
         let samples = test["exp_samples"].as_array().context("no samples")?;
         if samples.is_empty() {

@@ -20,12 +20,15 @@ async fn the_chart_and_its_value_sets_pass_lint() -> Result<()> {
 async fn what_the_value_sets_render() -> Result<()> {
     for (name, args) in [
         ("defaults", vec!["--set=crds.enabled=false"]),
-        ("everything", vec![
-            "--set=crds.enabled=false",
-            "--set=prometheusRule.enabled=false", // both are files of their own, compared elsewhere
-            "--set=grafanaDashboard.enabled=false",
-            "--values=deploy/chart/ci/everything-values.yaml",
-        ]),
+        (
+            "everything",
+            vec![
+                "--set=crds.enabled=false",
+                "--set=prometheusRule.enabled=false", // both are files of their own, compared elsewhere
+                "--set=grafanaDashboard.enabled=false",
+                "--values=deploy/chart/ci/everything-values.yaml",
+            ],
+        ),
         ("smallest", vec!["--values=deploy/chart/ci/smallest-values.yaml"]),
     ] {
         insta::assert_snapshot!(name, template(&args).await?);
@@ -40,11 +43,14 @@ async fn chart_and_kustomizations_are_the_same_object_by_object() -> Result<()> 
         ("deploy/kustomize/base", vec!["--set=policy.enabled=false"]),
         ("deploy/kustomize/overlays/network-policy", vec!["--set=networkPolicy.enabled=true"]),
         ("deploy/kustomize/overlays/autoscaling", vec!["--set=reconciler.autoscaling.enabled=true"]),
-        ("deploy/kustomize/overlays/monitoring", vec![
-            "--set=podMonitor.enabled=true",
-            "--set=prometheusRule.enabled=true",
-            "--set=grafanaDashboard.enabled=true",
-        ]),
+        (
+            "deploy/kustomize/overlays/monitoring",
+            vec![
+                "--set=podMonitor.enabled=true",
+                "--set=prometheusRule.enabled=true",
+                "--set=grafanaDashboard.enabled=true",
+            ],
+        ),
     ] {
         let (chart, other) = (normalised(render(&args).await?)?, normalised(kustomize(folder).await?)?);
         let names = |objects: &std::collections::BTreeMap<String, Value>| objects.keys().cloned().collect::<Vec<_>>();
@@ -72,7 +78,10 @@ async fn wrong_values_are_refused_in_the_words_of_the_schema() -> Result<()> {
         ("--set=reconciler.tenantProviders={vault}", "at '/reconciler/tenantProviders/0': value must be one of"),
         ("--set=reconciler.terminationGracePeriodSeconds=5", "minimum: got 5, want 25"),
         ("--set=serviceMonitor.enabled=true", "additional properties 'serviceMonitor' not allowed"),
-        ("--set=reconciler.serviceAccount.create=false", "reconciler.serviceAccount.name is needed when none is created"),
+        (
+            "--set=reconciler.serviceAccount.create=false",
+            "reconciler.serviceAccount.name is needed when none is created",
+        ),
     ] {
         let error = template(&[value]).await.err().with_context(|| format!("{value} was accepted"))?;
         ensure!(error.to_string().contains(words), "{value}: {error}");
@@ -95,7 +104,8 @@ async fn definitions_are_kept_unless_told_otherwise() -> Result<()> {
 /// What is named in several places must be the same name, whatever the release is called.
 #[tokio::test]
 async fn a_release_of_another_name_finds_its_own_pods_lease_and_account() -> Result<()> {
-    let text_ = run(Tool::Helm, None, &["template", "blue", CHART, "--namespace=policies", "--set=nameOverride=roll"]).await?;
+    let text_ =
+        run(Tool::Helm, None, &["template", "blue", CHART, "--namespace=policies", "--set=nameOverride=roll"]).await?;
     let objects = normalised(muster_lab::manifests::parse(&text_)?)?;
     let aggregator = &objects["Deployment blue-roll-aggregator"];
     let args = aggregator.pointer("/spec/template/spec/containers/0/args").context("no args")?;
@@ -104,7 +114,8 @@ async fn a_release_of_another_name_finds_its_own_pods_lease_and_account() -> Res
     let labels = &objects["Deployment blue-roll-reconciler"]["spec"]["template"]["metadata"]["labels"];
     ensure!(labels["app.kubernetes.io/name"] == "roll" && labels["app.kubernetes.io/component"] == "reconciler");
     ensure!(objects["Role blue-roll-aggregator"].to_string().contains(r#""resourceNames":["blue-roll-aggregator"]"#));
-    let condition = text(&objects["ValidatingAdmissionPolicy blue-roll-own-reports"], "/spec/matchConditions/0/expression");
+    let condition =
+        text(&objects["ValidatingAdmissionPolicy blue-roll-own-reports"], "/spec/matchConditions/0/expression");
     ensure!(condition.ends_with("'system:serviceaccount:policies:blue-roll-reconciler'"), "{condition}");
     Ok(())
 }

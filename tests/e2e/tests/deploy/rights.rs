@@ -20,13 +20,17 @@ async fn every_rule_is_explained_and_none_is_wide() -> Result<()> {
     let rows: BTreeSet<_> = page.lines().filter(|line| line.starts_with("| ")).collect();
     let objects = normalised(render(&["--set=reconciler.readableSecrets={a}"]).await?)?;
     let mut rules = 0;
-    for (name, role) in objects.iter().filter(|(name, _)| name.starts_with("Role ") || name.starts_with("ClusterRole ")) {
+    for (name, role) in objects.iter().filter(|(name, _)| name.starts_with("Role ") || name.starts_with("ClusterRole "))
+    {
         for rule in role["rules"].as_array().context("no rules")? {
             rules += 1;
             let all: Vec<_> = ["apiGroups", "resources", "verbs"].iter().flat_map(|list| words(&rule[*list])).collect();
             ensure!(!all.contains(&"*"), "{name}: a wildcard in {rule}");
             let core: Vec<_> = words(&rule["resources"]).collect();
-            ensure!(!name.starts_with("Cluster") || !core.iter().any(|one| ["secrets", "pods"].contains(one)), "{rule}");
+            ensure!(
+                !name.starts_with("Cluster") || !core.iter().any(|one| ["secrets", "pods"].contains(one)),
+                "{rule}"
+            );
             ensure!(!core.contains(&"secrets") || rule["resourceNames"] == serde_json::json!(["a"]), "{rule}");
             let resources = core.iter().map(|one| format!("`{one}`")).collect::<Vec<_>>().join(", ");
             let verbs = words(&rule["verbs"]).collect::<Vec<_>>().join(", ");
@@ -45,7 +49,8 @@ async fn every_rule_is_explained_and_none_is_wide() -> Result<()> {
 #[tokio::test]
 async fn no_secret_is_readable_by_default_and_accounts_are_apart() -> Result<()> {
     let objects = normalised(render(&[]).await?)?;
-    let readable: Vec<_> = objects.iter().filter(|(_, object)| object["rules"].to_string().contains("secrets")).collect();
+    let readable: Vec<_> =
+        objects.iter().filter(|(_, object)| object["rules"].to_string().contains("secrets")).collect();
     ensure!(readable.is_empty(), "{readable:?}");
     let accounts: BTreeSet<_> = objects
         .values()

@@ -22,7 +22,10 @@ async fn dry_run(client: &Client, object: &DynamicObject) -> Result<()> {
     } else {
         Api::namespaced_with(client.clone(), object.metadata.namespace.as_deref().unwrap_or(NAMESPACE), &resource)
     };
-    let params = PatchParams { field_validation: Some(kube::api::ValidationDirective::Strict), ..PatchParams::apply("deploy").dry_run() };
+    let params = PatchParams {
+        field_validation: Some(kube::api::ValidationDirective::Strict),
+        ..PatchParams::apply("deploy").dry_run()
+    };
     api.patch(&object.name_any(), &params, &Patch::Apply(object)).await?;
     Ok(())
 }
@@ -48,8 +51,11 @@ async fn every_object_is_accepted_and_every_pod_is_restricted() -> Result<()> {
         let objects = render(args).await?;
         // A pod of an account that is not there is refused for that.
         let is = |object: &&DynamicObject, kind: &str| object.types.as_ref().is_some_and(|types| types.kind == kind);
-        manifests::apply_objects(&client, objects.iter().filter(|object| is(object, "ServiceAccount")).cloned().collect())
-            .await?;
+        manifests::apply_objects(
+            &client,
+            objects.iter().filter(|object| is(object, "ServiceAccount")).cloned().collect(),
+        )
+        .await?;
         let mut skipped = 0;
         for object in &objects {
             if FOREIGN.iter().any(|kind| is(&object, kind)) {

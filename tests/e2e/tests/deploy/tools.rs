@@ -34,7 +34,15 @@ pub(crate) fn normalised(objects: Vec<DynamicObject>) -> Result<BTreeMap<String,
         let mut object = serde_json::to_value(object)?;
         let metadata = object["metadata"].as_object_mut().context("no metadata")?;
         for (field, keys) in [
-            ("labels", &["helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "app.kubernetes.io/instance"][..]),
+            (
+                "labels",
+                &[
+                    "helm.sh/chart",
+                    "app.kubernetes.io/managed-by",
+                    "app.kubernetes.io/version",
+                    "app.kubernetes.io/instance",
+                ][..],
+            ),
             ("annotations", &["helm.sh/resource-policy"]),
         ] {
             if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {

@@ -6,17 +6,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
-use muster_lab::faulty::faulty_reconciler;
 use muster_lab::installation::NAMESPACE;
 use muster_lab::process::{Process, Program};
-use muster_lab::{manifests, wait};
+use muster_lab::{faulty, manifests, wait};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::stage::{Stage, program};
 
 /// Deadlines so short that a threshold of 25 s is allowed.
-const QUICK: &str = "--watch-timeout=2s,--request-timeout=2s,--list-timeout=2s,--build-deadline=12s,--stall-threshold=25s";
+const QUICK: &str =
+    "--watch-timeout=2s,--request-timeout=2s,--list-timeout=2s,--build-deadline=12s,--stall-threshold=25s";
 /// Where the upstream listens in the node's network, and the name that it has in the cluster.
 const UPSTREAM: (&str, u16) = ("10.200.0.1", 8443);
 const NAME: &str = "vault.muster-system.svc.cluster.local";
@@ -32,13 +32,16 @@ async fn a_hung_loop_is_restarted_by_the_kubelet_and_a_frozen_upstream_restarts_
 }
 
 async fn a_hung_loop_is_restarted(stage: &Stage) -> Result<()> {
-    let bin_dir = program("")?;
-    stage.load(&faulty_reconciler(&bin_dir)?, "muster-reconciler", "fault").await?;
+    stage.load(&faulty::program("reconciler")?, "muster-reconciler", "fault").await?;
     let args = format!("reconciler.extraArgs={{{QUICK},--hang=watch-executors}}");
     let install = [
-        "install", "muster", "deploy/chart", "--namespace=muster-system",
+        "install",
+        "muster",
+        "deploy/chart",
+        "--namespace=muster-system",
         "--set=reconciler.image.tag=fault,reconciler.replicaCount=1,reconciler.livenessProbe.periodSeconds=2",
-        "--set", &args,
+        "--set",
+        &args,
     ];
     stage.helm(&install).await?;
     wait::within(wait::scaled(Duration::from_secs(120)), "a restart", || async {
@@ -102,7 +105,8 @@ async fn a_frozen_upstream_restarts_nobody(stage: &Stage) -> Result<()> {
     apply_executor(stage, 2).await?;
     stage
         .status("far", |executor, status| {
-            let entry = |entry: &muster_api::PodEntry| !entry.succeeded && entry.reason == muster_api::Reason::Unreachable;
+            let entry =
+                |entry: &muster_api::PodEntry| !entry.succeeded && entry.reason == muster_api::Reason::Unreachable;
             ensure!(status.observed_generation == executor.metadata.generation, "another generation");
             ensure!(status.by_pod.len() == 2 && status.by_pod.iter().all(entry), "not both say Unreachable");
             Ok(())

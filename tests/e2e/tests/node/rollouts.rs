@@ -96,7 +96,8 @@ async fn names_a_bad_spec_on_each(stage: &Stage) -> Result<()> {
 /// With one node, what is evicted finds no other place: the budget holds the drain after the first pod.
 async fn a_drain_is_held(stage: &Stage) -> Result<()> {
     let drain = ["drain", "node", "--ignore-daemonsets", "--pod-selector=app.kubernetes.io/component=reconciler"];
-    let held = stage.kubectl(&[&drain[..], &["--timeout=15s"]].concat()).await.err().context("nothing held the drain")?;
+    let held =
+        stage.kubectl(&[&drain[..], &["--timeout=15s"]].concat()).await.err().context("nothing held the drain")?;
     ensure!(held.to_string().contains("disruption budget"), "{held}");
     let ready = stage.deployment("muster-reconciler").await?.status.and_then(|status| status.ready_replicas);
     ensure!(ready == Some(1), "{ready:?} replicas are left");

@@ -37,7 +37,6 @@ use credentials::Credentials;
 
 pub(crate) use commands::locate;
 pub use component::Component;
-pub(crate) use commands::locate;
 pub(crate) use credentials::{Auth, User, kubeconfig, write};
 pub use options::{Controllers, Options};
 

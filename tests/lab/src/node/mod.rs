@@ -28,10 +28,10 @@ use namespaces::Enter;
 
 pub use commands::NODE;
 pub use forward::Forward;
-pub use namespaces::Namespaces;
-pub use support::check as supported;
 pub(crate) use forward::forward;
+pub use namespaces::Namespaces;
 pub(crate) use namespaces::{Enter as EnterNamespaces, NODE_IP};
+pub use support::check as supported;
 
 /// A control plane with one real node.
 #[derive(Debug)]
@@ -41,7 +41,23 @@ pub struct RealNode {
     namespaces: Arc<Namespaces>,
     files: Files,
     components: Vec<Component>,
-    _cgroups: Cgroups,
+    cgroups: Cgroups,
+}
+
+/// Loads an image archive into the node of another process: the one whose files are in `root`, held by process `holder`.
+pub async fn load_into(root: &Path, holder: i32, archive: &Path) -> Result<()> {
+    let files = Files { root: root.to_owned(), logs: root.join("logs") };
+    import(&Namespaces::held_by(holder), &files, archive).await
+}
+
+async fn import(namespaces: &Namespaces, files: &Files, archive: &Path) -> Result<()> {
+    let import = namespaces.inside(Enter::All, commands::import(files, archive)?)?;
+    wait::within(wait::scaled(IMPORT), format!("{} to be imported", archive.display()), || async {
+        let exit = ended(import.start()?.exit()).await.context("no exit code")?;
+        ensure!(exit.success(), "{}", tail(&import.log, 3));
+        Ok(())
+    })
+    .await
 }
 
 /// How long containerd may take to answer on a machine that is busy.
@@ -54,17 +70,14 @@ impl RealNode {
         let trunk = tempfile::Builder::new().prefix("muster-node-").tempdir().context("cannot create a folder")?;
         let pause = commands::pause(trunk.path())?;
         let namespaces = Arc::new(Namespaces::create(&pause, trunk.path()).await?);
-        let options = control_plane::Options {
-            controllers: Controllers::All,
-            inside: Some(Arc::clone(&namespaces)),
-            ..options
-        };
+        let options =
+            control_plane::Options { controllers: Controllers::All, inside: Some(Arc::clone(&namespaces)), ..options };
         let plane = ControlPlane::start(options).await?;
         let root = plane.root().to_owned();
         std::fs::copy(&pause, root.join("pause")).context("cannot copy the sandbox's program")?;
         let cgroups = Cgroups::create(&root)?;
         let files = Files { logs: plane.logs(), root };
-        let mut node = Self { plane, namespaces, files, components: Vec::new(), _cgroups: cgroups };
+        let mut node = Self { plane, namespaces, files, components: Vec::new(), cgroups };
         node.start_components().await?;
         Ok(node)
     }
@@ -74,7 +87,7 @@ impl RealNode {
         self.component("containerd", Enter::All, commands::containerd(&self.files)?)?;
         let pause = commands::pause_image(&self.files)?;
         self.load(&pause).await?;
-        let cgroup = self._cgroups.path();
+        let cgroup = self.cgroups.path();
         self.component("kubelet", Enter::All, commands::kubelet(&self.files, &kubeconfig, &cgroup)?)?;
         self.component("kube-proxy", Enter::All, commands::kube_proxy(&self.files, &kubeconfig)?)?;
         self.component("kube-scheduler", Enter::Network, commands::scheduler(&self.files, &kubeconfig)?)?;
@@ -100,13 +113,12 @@ impl RealNode {
 
     /// Loads an image archive, for pods that then need not pull it.
     pub async fn load(&self, archive: &Path) -> Result<()> {
-        let import = self.namespaces.inside(Enter::All, commands::import(&self.files, archive)?)?;
-        wait::within(wait::scaled(IMPORT), format!("{} to be imported", archive.display()), || async {
-            let exit = ended(import.start()?.exit()).await.context("no exit code")?;
-            ensure!(exit.success(), "{}", tail(&import.log, 3));
-            Ok(())
-        })
-        .await
+        import(&self.namespaces, &self.files, archive).await
+    }
+
+    /// The process through which another one finds this node's namespaces.
+    pub fn holder(&self) -> i32 {
+        self.namespaces.pid()
     }
 
     /// `program`, to be started in the node's network.

@@ -20,10 +20,13 @@ ip link set lo up && ip link add node0 type bridge && ip addr add 10.200.0.1/24 
 echo 1 > /proc/sys/net/ipv4/ip_forward && : > \"$2\" && exec \"$1\"
 ";
 
-/// Namespaces, held for as long as this lives.
+/// Namespaces, held for as long as this lives if it made them.
 #[derive(Debug)]
 pub struct Namespaces {
-    holder: Process,
+    /// The process through which they are entered.
+    pid: i32,
+    /// The same, if it is ours to end.
+    holder: Option<Process>,
 }
 
 /// Which of the namespaces a program enters.
@@ -39,7 +42,8 @@ impl Namespaces {
     /// Creates them; `pause` is a static program that waits, `dir` takes a log.
     pub(crate) async fn create(pause: &Path, dir: &Path) -> Result<Self> {
         let done = dir.join("namespaces.ready");
-        let args = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "/bin/sh", "-c", SETUP];
+        let args =
+            ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "/bin/sh", "-c", SETUP];
         let mut args: Vec<String> = args.map(str::to_owned).to_vec();
         args.extend(["sh".to_owned(), pause.display().to_string(), done.display().to_string()]);
         let log = dir.join("namespaces.log");
@@ -51,12 +55,22 @@ impl Namespaces {
             Ok(())
         })
         .await?;
-        Ok(Self { holder })
+        Ok(Self { pid: holder.pid(), holder: Some(holder) })
+    }
+
+    /// Those that another process holds.
+    pub(crate) fn held_by(pid: i32) -> Self {
+        Self { pid, holder: None }
+    }
+
+    /// The process through which they are entered.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// `program`, to be started inside.
     pub(crate) fn inside(&self, enter: Enter, program: Program) -> Result<Program> {
-        let of = |kind: &str, name: &str| format!("--{kind}=/proc/{}/ns/{name}", self.holder.pid());
+        let of = |kind: &str, name: &str| format!("--{kind}=/proc/{}/ns/{name}", self.pid);
         let mut args = vec![of("net", "net")];
         if enter == Enter::All {
             args.extend([of("mount", "mnt"), of("pid", "pid_for_children")]);
@@ -69,12 +83,14 @@ impl Namespaces {
 
     /// The network namespace, as a file.
     pub(crate) fn network(&self) -> Result<std::fs::File> {
-        let path = format!("/proc/{}/ns/net", self.holder.pid());
+        let path = format!("/proc/{}/ns/net", self.pid);
         std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))
     }
 
     /// Ends everything inside, and waits until the holder is gone.
     pub(crate) fn end(&self) {
-        self.holder.kill_blocking();
+        if let Some(holder) = &self.holder {
+            holder.kill_blocking();
+        }
     }
 }
