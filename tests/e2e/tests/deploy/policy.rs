@@ -70,7 +70,7 @@ async fn a_replica_writes_only_the_reports_of_its_own_pod() -> Result<()> {
     let crds = ["executors", "namespacedexecutors", "executorpodstatuses"]
         .map(|plural| std::fs::read_to_string(deploy(&format!("crds/{plural}.config.ratify.dev.yaml"))));
     let crds = crds.into_iter().collect::<Result<Vec<_>, _>>().context("cannot read the CRDs")?;
-    let plane = ControlPlane::start(Options::with_crds(crds)).await?;
+    let plane = ControlPlane::start(Options { crds, ..Options::default() }).await?;
     let admin = plane.client()?;
     manifests::apply_path(&admin, &deploy("kustomize/base/namespace.yaml")).await?;
     let accounts = ["service-account", "role", "cluster-role"];
