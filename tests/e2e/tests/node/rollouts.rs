@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use muster_api::State;
-use muster_lab::wait;
+use muster_lab::{manifests, wait};
 
 use crate::stage::{SAMPLE, Stage};
 use crate::witness::Witness;
@@ -38,6 +38,9 @@ async fn follows_scaling_and_a_restart(stage: &Stage) -> Result<()> {
     stage.kubectl_here(&["scale", "deployment/muster-reconciler", "--replicas=6"]).await?;
     stage.rolled_out("muster-reconciler").await?;
     stage.all_ready(SAMPLE, 6).await?;
+    if wait::long() {
+        with_a_hundred_executors(stage).await.context("a hundred executors")?;
+    }
     let start = tokio::time::Instant::now();
     stage.kubectl_here(&["rollout", "restart", "deployment/muster-reconciler"]).await?;
     stage.rolled_out("muster-reconciler").await?;
@@ -49,6 +52,32 @@ async fn follows_scaling_and_a_restart(stage: &Stage) -> Result<()> {
     println!("status changes seen while scaling 3, 6, 2, 6, restart, 2: {changes}");
     ensure!(stage.restarts("reconciler").await? == 0, "a replica was restarted");
     Ok(())
+}
+
+/// Prints what each container then takes; asserts only that all is ready.
+async fn with_a_hundred_executors(stage: &Stage) -> Result<()> {
+    let sample = stage.executors().get(SAMPLE).await?;
+    let executors = (0..100).map(|number| {
+        let mut spec = serde_json::json!(sample.spec);
+        spec["scopes"] = serde_json::json!([format!("e{number}.example.com")]);
+        let name = format!("e{number}");
+        serde_json::json!({
+            "apiVersion": "config.ratify.dev/v2alpha1", "kind": "Executor", "metadata": {"name": name}, "spec": spec,
+        })
+    });
+    let all: Vec<_> = executors.map(|executor| executor.to_string()).collect();
+    manifests::apply(&stage.client, &all.join("\n---\n")).await?;
+    stage.all_ready("e99", 6).await?;
+    // The kubelet measures every ten seconds or so; what is printed should be of now.
+    let seen = stage.figures().await?;
+    let later = wait::within(Duration::from_secs(60), "the next measurement", || async {
+        let now = stage.figures().await?;
+        ensure!(now != seen, "none yet");
+        Ok::<_, anyhow::Error>(now)
+    });
+    println!("100 executors on 6 replicas:\n{}", later.await?);
+    let kept = format!("--field-selector=metadata.name!={SAMPLE}");
+    stage.kubectl(&["delete", "executors", &kept, "--wait=false"]).await.map(drop)
 }
 
 async fn names_who_cannot_start(stage: &Stage) -> Result<()> {
