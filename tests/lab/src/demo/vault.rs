@@ -13,11 +13,11 @@ pub(super) const WATCH: &str = "the vault-… executors share a token that the v
     each replica's gate waits its turn, and they become ok one by one";
 
 /// Executors behind the one token; times the replicas, so many calls are needed.
-const EXECUTORS: usize = 4;
+const EXECUTORS: usize = 6;
 /// Calls per second, over all replicas.
 const RATE: f64 = 1.0;
 /// Calls at once before that. Some are let in at once, so that the first table shows both.
-const BURST: f64 = 3.0;
+const BURST: f64 = 4.0;
 /// Seconds before each answer.
 const LATENCY: f64 = 0.05;
 /// The Secret with the token, as the shipped Role names it.
