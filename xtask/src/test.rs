@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Watch for minutes where the tests otherwise watch for seconds (sets `MUSTER_LONG`).
     #[arg(long)]
     long: bool,
-    /// Fail if a test had to be skipped, whoever runs this; always so for root, who can run them all.
+    /// Fail if a test had to be skipped. Otherwise those are listed at the end, each with what this machine lacks.
     #[arg(long)]
     deny_skips: bool,
     /// Only tests whose name contains this.
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let skipped = fs::read_to_string(&skips).with_context(|| format!("cannot read {}", skips.display()))?;
     if !skipped.is_empty() {
         eprint!("skipped:\n{skipped}");
-        if args.deny_skips || is_root() {
+        if args.deny_skips {
             bail!("tests were skipped");
         }
     }

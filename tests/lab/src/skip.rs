@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// File that `cargo xtask test` reads afterwards; for root, who can run everything, a line in it is a failure.
+/// File that `cargo xtask test` reads afterwards, and lists.
 const SKIPS: &str = "MUSTER_SKIPS";
 
 /// Records that the calling test does not run, and why. It should return right after. An error when nobody would learn of
