@@ -107,7 +107,8 @@ fn digest(blob: &[u8]) -> String {
 
 /// By ring, whose assembly is as quick in a debug build: a layer has tens of megabytes.
 fn hex(blob: &[u8]) -> String {
-    hash(&SHA256, blob).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+    hash(&SHA256, blob).as_ref().iter().flat_map(|byte| [digits(byte >> 4), digits(byte & 15)]).collect()
 }
 
 fn append(tar: &mut Builder<File>, path: &str, content: &[u8]) -> Result<()> {
