@@ -31,6 +31,8 @@ pub fn repository() -> &'static Path {
 /// Some tools say on standard output what was wrong.
 fn tail(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
-    let lines: Vec<_> = text.lines().rev().take(20).collect();
-    lines.into_iter().rev().map(|line| format!("{line}\n")).collect()
+    let lines: Vec<_> = text.lines().collect();
+    let mut tail = lines[lines.len().saturating_sub(20)..].join("\n");
+    tail.push('\n');
+    tail
 }

@@ -58,7 +58,9 @@ pub(super) async fn run(args: Args) -> Result<()> {
         SIGNALS.into_iter().zip(&mut times).map(|((name, _, goal), times)| row(name, goal, times)).collect();
     let probed = probes::measure(&installation, args.executors, Duration::from_secs(args.load_seconds)).await?;
     if args.json {
-        rows.iter().chain(&probed).for_each(|row| report::print(&row.to_string()));
+        for row in rows.iter().chain(&probed) {
+            report::print(&row.to_string());
+        }
     } else {
         report::print(&format!("{}\n\n{}", text(&rows), probes::text(&probed)));
     }

@@ -59,7 +59,9 @@ pub(super) async fn run(args: Args) -> Result<()> {
     let rows: Vec<Value> =
         EVENTS.into_iter().zip(&mut times).map(|((event, goal), times)| row(event, goal, times)).collect();
     if args.json {
-        rows.iter().for_each(|row| report::print(&row.to_string()));
+        for row in &rows {
+            report::print(&row.to_string());
+        }
     } else {
         report::print(&text(&rows));
     }

@@ -61,7 +61,7 @@ async fn import(namespaces: &Namespaces, files: &Files, archive: &Path) -> Resul
 }
 
 /// How long containerd may take to answer on a machine that is busy.
-const IMPORT: Duration = Duration::from_secs(60);
+const IMPORT: Duration = Duration::from_mins(1);
 
 impl RealNode {
     /// Starts all of it, and returns when the node is ready to run pods.
