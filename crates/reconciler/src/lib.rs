@@ -149,6 +149,7 @@ impl Replica {
             secrets: secrets::Watches::new(
                 client.clone(),
                 &namespace,
+                args.process.client.watch_timeout.get(),
                 process.heartbeat.clone(),
                 clock,
                 rng,

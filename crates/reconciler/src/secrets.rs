@@ -34,9 +34,6 @@ use crate::subject::Uid;
 /// Most Secrets that are watched, each by a request of its own. Further ones are read when their executors refresh.
 const WATCHES_MAX: usize = 64;
 
-/// How long each watch asks to last, in seconds: as those of executors.
-const WATCH_SECONDS: u32 = 50;
-
 /// Reads Secrets of one namespace.
 #[derive(Clone)]
 pub struct Reader {
@@ -51,6 +48,7 @@ pub struct Watches(Arc<Inner>);
 struct Inner {
     client: Client,
     namespace: String,
+    watch_seconds: u32,
     heartbeat: Heartbeat,
     clock: Clock,
     rng: Rng,
@@ -94,10 +92,20 @@ impl SecretReader for Reader {
 }
 
 impl Watches {
-    /// Watches in `namespace` and tells `inbox`; every watch owes signs of life to the loop `watch-secrets`.
-    pub fn new(client: Client, namespace: &str, heartbeat: Heartbeat, clock: Clock, rng: Rng, inbox: Sender) -> Self {
+    /// Watches in `namespace` and tells `inbox`; every watch asks to last for `watch_timeout`, as those of executors do, and
+    /// owes signs of life to the loop `watch-secrets`: the stall threshold is held against that same time.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        watch_timeout: Duration,
+        heartbeat: Heartbeat,
+        clock: Clock,
+        rng: Rng,
+        inbox: Sender,
+    ) -> Self {
         let namespace = namespace.to_owned();
-        Self(Arc::new(Inner { client, namespace, heartbeat, clock, rng, inbox, used: Mutex::default() }))
+        let watch_seconds = u32::try_from(watch_timeout.as_secs()).unwrap_or(u32::MAX).max(1);
+        Self(Arc::new(Inner { client, namespace, watch_seconds, heartbeat, clock, rng, inbox, used: Mutex::default() }))
     }
 
     /// From now on this executor uses the Secrets that its spec names, and no others; none at all if it is gone or wrong.
@@ -123,7 +131,7 @@ impl Watches {
     }
 
     async fn watch(self, name: String) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(self.0.watch_seconds);
         let beat = self.0.heartbeat.of(LoopId::WATCH_SECRETS);
         let signs = Signs::new(beat.clone(), "watch of a Secret");
         let api = Api::<Secret>::namespaced(signs.of_requests(self.0.client.clone()), &self.0.namespace);

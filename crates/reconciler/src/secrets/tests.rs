@@ -16,6 +16,7 @@ use super::*;
 use crate::inbox::inbox;
 
 const THRESHOLD: Duration = Duration::from_mins(15);
+const WATCH: Duration = Duration::from_secs(50);
 
 fn secret(entries: &[(&str, &str)]) -> Secret {
     let data = entries.iter().map(|(key, value)| ((*key).to_owned(), ByteString((*value).into()))).collect();
@@ -37,7 +38,7 @@ async fn quiet(request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let empty = json!({"apiVersion": "v1", "kind": "SecretList", "metadata": {"resourceVersion": "7"}, "items": []});
     let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
     if is_watch {
-        sleep(Duration::from_secs(WATCH_SECONDS.into())).await;
+        sleep(WATCH).await;
     }
     let body = if is_watch { Vec::new() } else { empty.to_string().into_bytes() };
     Ok(Response::new(body.into()))
@@ -72,7 +73,7 @@ impl World {
         let heartbeat = Heartbeat::new(THRESHOLD, LoopId::RECONCILER, clock.clone());
         let (sender, _letters) = inbox(&heartbeat);
         let client = Client::new(tower::service_fn(server), "default");
-        let watches = Watches::new(client, "muster-system", heartbeat.clone(), clock, Rng::seeded(1), sender);
+        let watches = Watches::new(client, "muster-system", WATCH, heartbeat.clone(), clock, Rng::seeded(1), sender);
         watches.uses(&"a".into(), Some(&compiled()));
         Self { heartbeat, watches }
     }

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kube::Client;
 use kube::client::Body;
-use kube::{Client, Error};
 use muster_core::heartbeat::{Due, Running};
 
 use crate::heartbeat::{Loop, Work};

@@ -77,6 +77,10 @@ async fn each_loop_of_a_replica_that_hangs_is_named() -> Result<()> {
     renewed["refreshInterval"] = json!("1s");
     stage.create("renewed", renewed).await?;
     stage.create("plain", spec("b.example.com")).await?;
+    // And a Secret to watch.
+    stage.grant_secret("trust", "ca.pem", &authority()?).await?;
+    let provider = json!({"type": "ca", "kubernetesSecret": {"name": "trust", "certs": ["ca.pem"]}});
+    stage.create("secret", notation("c.example.com", &provider)).await?;
     stage.enter().await?;
     judge(&stage, &stage.installation.reconcilers(), &parts).await?;
     stage.stop().await;

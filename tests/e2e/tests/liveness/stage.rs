@@ -13,7 +13,7 @@ use muster_lab::audit::Audit;
 use muster_lab::installation::{AGGREGATOR, Customise, Installation, NAMESPACE, RECONCILER, Settings};
 use muster_lab::kubelet::{Launch, PodView};
 use muster_lab::proxy::{Asked, Proxy};
-use muster_lab::wait;
+use muster_lab::{manifests, wait};
 use serde_json::{Value, json};
 
 use crate::probe::Service;
@@ -209,6 +209,24 @@ impl Stage {
             Ok::<_, anyhow::Error>(())
         })
         .await
+    }
+
+    /// A Secret of the installation's namespace, and the right of replicas to read it by its name.
+    pub(crate) async fn grant_secret(&self, name: &str, key: &str, value: &str) -> Result<()> {
+        let metadata = json!({"name": name, "namespace": NAMESPACE});
+        let verbs = ["get", "list", "watch"];
+        let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": verbs});
+        let subject = json!({"kind": "ServiceAccount", "name": RECONCILER, "namespace": NAMESPACE});
+        let objects = json!([
+            {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {key: value}},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+                "subjects": [subject],
+            },
+        ]);
+        manifests::apply_objects(&self.client, serde_json::from_value(objects)?).await.map(drop)
     }
 
     pub(crate) fn leases(&self) -> Api<Lease> {

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{ListParams, PostParams};
 use muster_lab::admin::{counter, page};
-use muster_lab::installation::{AGGREGATOR, NAMESPACE, RECONCILER};
+use muster_lab::installation::{AGGREGATOR, NAMESPACE};
 use muster_lab::kubelet::Signal;
 use muster_lab::proxy::{Answer, Asked, Fault, Rule};
 use muster_lab::{faulty, wait};
@@ -137,7 +135,7 @@ async fn c56_rate_limited_is_neither_dead_nor_unready() -> Result<()> {
     let limit = Limit::Bucket { rate: 0.001, burst: 0.0, charged: true, retry_after: RetryAfter::default() };
     let upstream = Upstream::start(Behaviour { limit, ..Behaviour::default() }).await?;
     let stage = Cast::of(2, 0).prepare().await?;
-    grant_secret(&stage).await?;
+    stage.grant_secret("vault", "token", TOKEN).await?;
     let vault = json!({"ferrvault": {
         "url": upstream.url(), "organization": "o", "project": "p", "vault": "v", "certs": ["ca"],
         "tokenSecretRef": {"name": "vault", "key": "token"},
@@ -164,24 +162,6 @@ async fn c56_rate_limited_is_neither_dead_nor_unready() -> Result<()> {
     matrix::UPSTREAM.holds(&stage).await?;
     stage.ensure_no_restarts()?;
     stage.stop().await;
-    Ok(())
-}
-
-/// The Secret `vault`, and the right of replicas to read it by its name.
-async fn grant_secret(stage: &Stage) -> Result<()> {
-    let metadata = json!({"name": "vault", "namespace": NAMESPACE});
-    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["vault"], "verbs": ["get", "list", "watch"]}]);
-    let subject = json!({"kind": "ServiceAccount", "name": RECONCILER, "namespace": NAMESPACE});
-    let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "vault"});
-    let params = PostParams::default();
-    let secrets: Api<Secret> = Api::namespaced(stage.client.clone(), NAMESPACE);
-    let secret = json!({"metadata": metadata, "stringData": {"token": TOKEN}});
-    secrets.create(&params, &serde_json::from_value(secret)?).await?;
-    let roles: Api<Role> = Api::namespaced(stage.client.clone(), NAMESPACE);
-    roles.create(&params, &serde_json::from_value(json!({"metadata": metadata, "rules": rules}))?).await?;
-    let bindings: Api<RoleBinding> = Api::namespaced(stage.client.clone(), NAMESPACE);
-    let binding = json!({"metadata": metadata, "roleRef": role_ref, "subjects": [subject]});
-    bindings.create(&params, &serde_json::from_value(binding)?).await?;
     Ok(())
 }
 
