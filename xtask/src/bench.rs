@@ -22,11 +22,11 @@ pub(crate) struct Args {
     name: String,
     /// Passed to the bench as they are.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    args: Vec<OsString>,
+    passed: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let real = args.args.iter().any(|arg| arg == REAL);
+    let real = args.passed.iter().any(|arg| arg == REAL);
     let alone: Option<[&str; 4]> = match args.name.as_str() {
         "livelock" if real => Some(["--package", "muster-executor", "--example", "livelock-real"]),
         "livelock" => Some(["--package", "muster-simulation", "--bin", "livelock"]),
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     if let Some(program) = alone {
         let mut bench = workspace::cargo(["run", "--release", "--quiet"]);
-        bench.args(program).arg("--").args(args.args.iter().filter(|arg| *arg != REAL));
+        bench.args(program).arg("--").args(args.passed.iter().filter(|arg| *arg != REAL));
         return step::become_command(&mut bench);
     }
     let mut needed = Tool::CONTROL_PLANE.to_vec();
@@ -45,5 +45,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     build.args(args.release.then_some("--release"));
     step::run("build", &mut build)?;
     pending.wait()?;
-    step::become_command(workspace::lab(args.release).args(["bench", &args.name]).args(&args.args))
+    step::become_command(workspace::lab(args.release).args(["bench", &args.name]).args(&args.passed))
 }
