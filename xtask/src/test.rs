@@ -26,13 +26,15 @@ pub(crate) struct Args {
     /// Fail if a test had to be skipped. Otherwise those are listed at the end, each with what this machine lacks.
     #[arg(long)]
     deny_skips: bool,
+    /// Also on a real node of kubelet and containerd; needs root, and minutes to build them once (sets `MUSTER_NODE`).
+    #[arg(long)]
+    node: bool,
     /// Only tests whose name contains this.
     filter: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    // A real node needs root, and its tools minutes to build; without root its tests say that they are skipped.
-    let node = if is_root() { &Tool::NODE[..] } else { &[] };
+    let node = if args.node { &Tool::NODE[..] } else { &[] };
     let pending = tools::Pending::start(&[&Tool::CONTROL_PLANE[..], &Tool::DEPLOY, node].concat())?;
     let built = step::run("build", &mut workspace::cargo(["build", "--workspace", "--all-targets"]))
         .and_then(|()| step::run("build with faults", &mut workspace::cargo(FAULTY)));
@@ -45,6 +47,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     tests.args(&args.filter).env("MUSTER_SKIPS", &skips).env("MUSTER_BIN_DIR", workspace::bin_dir(false));
     if args.long {
         tests.env("MUSTER_LONG", "1");
+    }
+    if args.node {
+        tests.env("MUSTER_NODE", "1");
     }
     if env::var_os("RUST_TEST_THREADS").is_none() {
         tests.env("RUST_TEST_THREADS", threads().to_string());
@@ -65,10 +70,4 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// three times as long in CI.
 fn threads() -> usize {
     thread::available_parallelism().map_or(2, |cores| cores.get() + 1)
-}
-
-/// The owner of our own `/proc` entry is who we are; no call into libc needed.
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -1,5 +1,5 @@
-//! Installations on a real node: kubelet, containerd and gRPC probes, as users have them. Skipped, with words, where there
-//! cannot be one.
+//! Installations on a real node: kubelet, containerd and gRPC probes, as users have them. Skipped, with words, where
+//! there is to be none or cannot be one.
 
 #[path = "node/faults.rs"]
 mod faults;
