@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use muster_lab::wait;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -37,8 +37,7 @@ async fn an_outage_of_the_api_server_restarts_nobody_and_is_over_within_ten_seco
     witness.ensure_serving(&pods, Service::Liveness)?;
     witness.ensure_serving(&stage.installation.reconcilers(), Service::Readiness)?;
     for pod in stage.installation.aggregators() {
-        let readiness = witness.answers(&pod, Service::Readiness);
-        ensure!(readiness == ["SERVING", "NOT_SERVING", "SERVING"], "{}: {readiness:?}", pod.name);
+        witness.heard(&pod, Service::Readiness, &["SERVING", "NOT_SERVING", "SERVING"]).await?;
     }
     stage.ensure_no_restarts()?;
     stage.stop().await;

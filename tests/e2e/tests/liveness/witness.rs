@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use muster_lab::kubelet::PodView;
+use muster_lab::wait;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -61,6 +62,17 @@ impl Witness {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = log.get(&(pod.name.clone(), service.name()));
         answers.into_iter().flatten().map(|(_, answer)| answer.clone()).collect()
+    }
+
+    /// Waits until the different answers of a service of a pod are these: the last of them may just have been given to
+    /// somebody else.
+    pub(crate) async fn heard(&self, pod: &PodView, service: Service, expected: &[&str]) -> Result<()> {
+        wait::within(wait::scaled(PERIOD * 8), format!("{service:?} of {} as expected", pod.name), || async {
+            let answers = self.answers(pod, service);
+            ensure!(answers == expected, "{answers:?}");
+            Ok(())
+        })
+        .await
     }
 
     /// Fails unless the service of every one of these pods was SERVING at every question so far.
