@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use muster_toolbox::FAULTY_BUILD;
 
 use crate::installation::deploy;
 
@@ -12,15 +13,7 @@ use crate::installation::deploy;
 /// Both are built at once, and with the features of the whole workspace, so that nothing beneath them is compiled a second
 /// time; if they are fresh, as after `cargo xtask test` has begun, that takes a second.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let build = [
-        "build",
-        "--quiet",
-        "--workspace",
-        "--features=muster-reconciler/fault,muster-aggregator/fault",
-        "--example=faulty-reconciler",
-        "--example=faulty-aggregator",
-    ];
-    let status = Command::new(env!("CARGO")).args(build).current_dir(deploy("..")).status();
+    let status = Command::new(env!("CARGO")).args(FAULTY_BUILD).current_dir(deploy("..")).status();
     ensure!(status.context("cannot run cargo")?.success(), "cannot build the programs with injected faults");
     let tests = std::env::current_exe()?;
     Ok(tests.ancestors().nth(2).context("no build folder")?.join("examples").join(format!("faulty-{name}")))

@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use muster_toolbox::UNASKED;
 
-/// File that `cargo xtask test` reads afterwards, and lists.
+/// File that `cargo xtask test` reads afterwards; for root, who can run everything, a line in it is a failure.
 const SKIPS: &str = "MUSTER_SKIPS";
 
 /// Records that the calling test does not run, and why. It should return right after. An error when nobody would learn of
@@ -14,6 +15,11 @@ const SKIPS: &str = "MUSTER_SKIPS";
 pub fn skip(why: &str) -> Result<()> {
     let file = std::env::var_os(SKIPS).with_context(|| format!("cannot run here: {why}; use `cargo xtask test`"))?;
     record(Path::new(&file), std::thread::current().name().unwrap_or("a test"), why)
+}
+
+/// The same for a test that only a flag of `cargo xtask test` asks for: without it nobody expected the test to run.
+pub fn unasked(flag: &str) -> Result<()> {
+    skip(&format!("{UNASKED}{flag}"))
 }
 
 fn record(file: &Path, test: &str, why: &str) -> Result<()> {

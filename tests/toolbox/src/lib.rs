@@ -4,8 +4,10 @@
 //! They share this crate, and it has no dependencies, so that `xtask` compiles in seconds and Go can build while cargo
 //! does. Nothing here builds anything.
 
+mod agreed;
 mod lookup;
 
+pub use agreed::{FAULTY_BUILD, UNASKED};
 pub use lookup::{Found, Origin, cache_root, find};
 
 use std::path::{Path, PathBuf};
