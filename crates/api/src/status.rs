@@ -14,9 +14,12 @@ pub const CONDITION_CURRENT: &str = "Current";
 /// Condition: no expected replica's trust material has expired; Unknown without a report.
 pub const CONDITION_TRUST_VALID: &str = "TrustValid";
 
-/// The status of an executor, written by the leading aggregator alone.
+/// The status of an executor, written by the leading aggregator alone, and always whole.
+// Atomic: otherwise what the API server notes about who owns which field of it would be half of the event that every
+// replica receives for each write of a status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct ExecutorStatus {
     /// True when at least one replica is expected and every expected one has built and serves the current generation.
     pub succeeded: bool,
@@ -50,8 +53,6 @@ pub struct ExecutorStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_expires_at: Option<Time>,
     /// `Ready`, `Current` and `TrustValid`, in this order. Written whole by one writer.
-    // As a map, what the API server notes about who owns which field of them would be a third of the event that every
-    // replica receives for each write of a status.
     #[serde(default)]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
