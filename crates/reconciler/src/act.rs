@@ -55,9 +55,13 @@ impl Reader {
     }
 
     /// Reads one executor and compiles it. `None` if the object is not there, is another one of that name, or is going.
-    pub async fn fetch(&self, executor: &ExecutorRef) -> Result<Option<Fetched>, Verdict> {
+    ///
+    /// What is not older than `version`, the resource version of the news that led here, will do: the API server then
+    /// answers from memory. Otherwise an edit would be one read of the whole object from etcd for each replica.
+    pub async fn fetch(&self, executor: &ExecutorRef, version: Option<String>) -> Result<Option<Fetched>, Verdict> {
         let invalid = |error| classify(&kube::Error::BuildRequest(error));
-        let request = Request::new(url_path(executor)).get(&executor.name, &GetParams::default()).map_err(invalid)?;
+        let params = GetParams { resource_version: version };
+        let request = Request::new(url_path(executor)).get(&executor.name, &params).map_err(invalid)?;
         let document: Document = match self.client.request(request).await.map_err(|error| classify(&error)) {
             Ok(document) => document,
             Err(verdict) if verdict.retry == Retry::NotFound => return Ok(None),

@@ -87,6 +87,7 @@ fn seen(kind: ExecutorKind, metadata: &ObjectMeta) -> Option<Event> {
         generation: metadata.generation?,
         created: metadata.creation_timestamp.as_ref()?.0,
         retry: metadata.annotations.as_ref().and_then(|annotations| annotations.get(RETRY_ANNOTATION)).cloned(),
+        version: metadata.resource_version.clone()?,
     };
     Some(Event::Seen { executor, present })
 }
@@ -106,6 +107,7 @@ mod tests {
             name: Some("a".into()),
             uid: Some("u-1".into()),
             generation: Some(2),
+            resource_version: Some("7".into()),
             creation_timestamp: Some(Time("2026-11-30T12:00:00Z".parse().unwrap())),
             ..ObjectMeta::default()
         }

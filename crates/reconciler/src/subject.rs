@@ -85,6 +85,8 @@ pub struct Present {
     pub created: Timestamp,
     /// Value of the retry annotation.
     pub retry: Option<String>,
+    /// The resource version it was seen at: whatever is read of it must not be older.
+    pub version: String,
 }
 
 /// A spec that was read, and what compiling it said. Compiling needs no I/O, so it belongs to the reading.

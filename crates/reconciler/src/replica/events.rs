@@ -180,6 +180,7 @@ impl Replica {
             Presence::Present(known) => {
                 let asks = present.retry.is_some() && present.retry != known.retry;
                 known.retry = present.retry;
+                known.version = present.version;
                 if present.generation > known.generation {
                     self.wants(&uid, present.generation, now);
                 }

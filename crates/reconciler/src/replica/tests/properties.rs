@@ -85,7 +85,7 @@ impl Game {
         let full = self.full_name(name);
         let mut executor = executor(&full);
         executor.uid = uid(&full).to_string();
-        let present = Present { generation: wish.generation, created: created(&full), retry };
+        let present = Present { generation: wish.generation, created: created(&full), retry, version: String::new() };
         self.world.happens(Event::Seen { executor, present });
     }
 

@@ -285,7 +285,7 @@ fn built_report() -> PodReport {
 
 fn present(name: &str, rest: &[&str]) -> Present {
     let retry = rest.iter().find_map(|word| word.strip_prefix("retry=")).map(str::to_owned);
-    Present { generation: rest[0].parse().unwrap(), created: created(name), retry }
+    Present { generation: rest[0].parse().unwrap(), created: created(name), retry, version: String::new() }
 }
 
 fn loaded(verb: &str, rest: &[&str]) -> Loaded {

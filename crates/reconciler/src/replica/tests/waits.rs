@@ -14,7 +14,8 @@ fn loading(names: &[&str], refresh: Option<Duration>, seed: u64) -> World {
     let mut world = World::new(seed);
     world.sync();
     for name in names {
-        let present = Present { generation: 1, created: super::script::created(name), retry: None };
+        let present =
+            Present { generation: 1, created: super::script::created(name), retry: None, version: String::new() };
         world.happens(Event::Seen { executor: executor(name), present });
         let loaded =
             Loaded { generation: 1, claims: vec![format!("scope-{name}").parse().unwrap()], compiled: Ok(refresh) };
@@ -124,7 +125,7 @@ fn a_new_spec_forgets() {
         until_tried(&mut world, "a");
     }
     fail(&mut world, "a", Reason::Unreachable, None);
-    let present = Present { generation: 2, created: super::script::created("a"), retry: None };
+    let present = Present { generation: 2, created: super::script::created("a"), retry: None, version: String::new() };
     world.happens(Event::Seen { executor: executor("a"), present });
     let loaded = Loaded { generation: 2, claims: Vec::new(), compiled: Ok(None) };
     world.happens(Event::Fetched { uid: uid("a"), loaded: Some(loaded) });
@@ -159,7 +160,8 @@ fn c21_nothing_that_happens_during_a_wait_sends_or_counts() {
     world.wrote(&uid("a"));
     for _ in 0..20 {
         world.pass(due.saturating_sub(world.mono) / 25);
-        let present = Present { generation: 1, created: super::script::created("a"), retry: None };
+        let present =
+            Present { generation: 1, created: super::script::created("a"), retry: None, version: String::new() };
         world.happens(Event::Seen { executor: executor("a"), present });
         world.replica.touch(&uid("a"));
         world.settle();
@@ -214,7 +216,7 @@ fn reads_and_writes_that_fail_wait_and_heed_the_server() {
     world.pass(Duration::from_secs(6));
     assert_eq!(world.log, ["a report 1 ok Wanted Built"]);
 
-    let present = Present { generation: 2, created: super::script::created("a"), retry: None };
+    let present = Present { generation: 2, created: super::script::created("a"), retry: None, version: String::new() };
     world.happens(Event::Seen { executor: executor("a"), present });
     world.log.clear();
     world.happens(Event::FetchFailed { uid: uid("a"), retry });
