@@ -2,6 +2,7 @@
 //! happened, decide about every executor that it may concern, begin what was decided, until there is nothing to begin.
 
 mod hands;
+mod refusals;
 mod reporter;
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,6 +22,7 @@ use crate::replica::{Event, Readiness, Replica};
 use crate::subject::{Failure, Now, Subject, Uid};
 
 pub use hands::{Hands, Shelf, Tools};
+pub use refusals::Refusals;
 pub use reporter::Reporter;
 
 /// Letters read before deciding: a burst of changes to one executor is one decision.
@@ -200,9 +202,6 @@ fn tell(subject: &Subject, event: &Event) {
                 let generation = loaded.generation;
                 tracing::warn!(%executor, generation, reason = %failure.reason, error = %failure.text, "cannot be built");
             }
-        }
-        Event::FetchFailed { retry, .. } => {
-            tracing::warn!(%executor, category = retry.category(), "cannot be read, trying again");
         }
         Event::Attempted { attempt, result, .. } => {
             let Some(running) = subject.attempt.as_ref().filter(|running| running.id == *attempt) else { return };

@@ -34,7 +34,7 @@ use muster_runtime::telemetry::Component;
 use muster_runtime::watch::Contact;
 
 use crate::builds::Workshop;
-use crate::controller::{Controller, Hands, Reporter, Shared, Shelf, Tools};
+use crate::controller::{Controller, Hands, Refusals, Reporter, Shared, Shelf, Tools};
 use crate::identity::{Caller, Identity};
 use crate::inbox::Sender;
 use crate::metrics::Metrics;
@@ -137,6 +137,10 @@ impl Replica {
             ..CompileOptions::default()
         };
         let build_deadline = flags.build_deadline.get();
+        let ready = process.readiness.register("first-verdicts", "not in sync yet");
+        let refusals = |what, check| {
+            Refusals::new(what, process.readiness.register(check, ""), ready.clone(), process.clock.clone())
+        };
         let hands = Hands::new(Tools {
             reader: act::Reader::new(client.clone(), options),
             reporter: match &told {
@@ -157,11 +161,11 @@ impl Replica {
             ),
             inbox: inbox.clone(),
             heartbeat: process.heartbeat.clone(),
-            clock: process.clock.clone(),
             metrics,
+            reads: refusals("an executor was not read", "executor-reads"),
+            writes: refusals("the own status was not written", "report-writes"),
             deadline: write_deadline,
         });
-        let ready = process.readiness.register("first-verdicts", "not in sync yet");
         let controller =
             Controller::new(shared.clone(), hands, letters, process.clock.clone(), process.rng.clone(), ready);
         let files = flags.trust_dir.is_some().then(|| (shelf, sources, flags.file_interval.get(), build_deadline));

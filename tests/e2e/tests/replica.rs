@@ -10,6 +10,8 @@ mod identity;
 mod quota;
 #[path = "replica/reporting.rs"]
 mod reporting;
+#[path = "replica/rights.rs"]
+mod rights;
 #[path = "replica/samples.rs"]
 mod samples;
 #[path = "replica/stage.rs"]

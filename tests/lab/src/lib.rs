@@ -24,6 +24,7 @@ pub mod net;
 pub mod node;
 pub mod process;
 pub mod proxy;
+pub mod rights;
 pub mod skip;
 pub mod tools;
 pub mod wait;

@@ -10,14 +10,14 @@ use muster_core::heartbeat::{Due, LoopId};
 use muster_core::retry::Retry;
 use muster_executor::{Built, Compiled, Resident, ServeSet, Served};
 use muster_runtime::args::shown;
-use muster_runtime::clock::Clock;
 use muster_runtime::heartbeat::{Heartbeat, Work};
 use muster_runtime::kube_error::Verdict;
 use muster_runtime::supervise::{Panicked, catch};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::reporter::{Reporter, Trouble};
+use super::refusals::Refusals;
+use super::reporter::Reporter;
 use crate::act::{Fetched, Reader};
 use crate::builds::{Order, Running, Workshop};
 use crate::decide::{Agenda, Plan, pod_report};
@@ -52,10 +52,12 @@ pub struct Tools {
     pub inbox: Sender,
     /// The process's ledger.
     pub heartbeat: Heartbeat,
-    /// Time.
-    pub clock: Clock,
     /// Instruments.
     pub metrics: Metrics,
+    /// How reads of specs fare.
+    pub reads: Refusals,
+    /// How writes of own objects fare.
+    pub writes: Refusals,
     /// A read or a write, retries after conflicts included, is given up after this.
     pub deadline: Duration,
 }
@@ -69,7 +71,6 @@ pub struct Hands {
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     requests: TaskTracker,
-    trouble: Trouble,
 }
 
 /// What is owed about one executor later on.
@@ -92,7 +93,6 @@ impl Hands {
             reads: permits(),
             writes: permits(),
             requests: TaskTracker::new(),
-            trouble: Trouble::default(),
         }
     }
 
@@ -197,24 +197,32 @@ impl Hands {
     fn fetch(&mut self, uid: &Uid, subject: &Subject) {
         let owed = self.take(uid, subject, LoopId::BUILD);
         let (uid, executor) = (uid.clone(), subject.reference.clone());
+        let version = subject.present().map(|present| present.version.clone());
         let (reader, inbox, deadline) = (self.tools.reader.clone(), self.tools.inbox.clone(), self.tools.deadline);
-        let reads = Arc::clone(&self.reads);
+        let (reads, refusals, label) = (Arc::clone(&self.reads), self.tools.reads.clone(), subject.label());
         self.requests.spawn(async move {
             let _permit = reads.acquire().await;
             let running = owed.start().await;
-            let fetched = tokio::time::timeout(deadline, catch(reader.fetch(&executor))).await;
+            let fetched = tokio::time::timeout(deadline, catch(reader.fetch(&executor, version))).await;
             running.complete();
             let event = match fetched {
                 Ok(Ok(Ok(fetched))) => {
+                    refusals.worked();
                     let (loaded, compiled) = fetched.map(|Fetched { loaded, compiled }| (loaded, compiled)).unzip();
                     return inbox.tell_compiled(Event::Fetched { uid, loaded }, compiled.flatten()).await;
                 }
-                Ok(Ok(Err(verdict))) => Event::FetchFailed { uid, retry: verdict.retry },
+                Ok(Ok(Err(verdict))) => {
+                    refusals.refused(&label, &verdict);
+                    Event::FetchFailed { uid, retry: verdict.retry }
+                }
                 Ok(Err(Panicked(message))) => {
                     tracing::error!(%executor, %message, "reading the spec panicked");
                     Event::FetchFailed { uid, retry: Retry::ServerError }
                 }
-                Err(_elapsed) => Event::FetchFailed { uid, retry: Retry::Timeout },
+                Err(_elapsed) => {
+                    refusals.refused(&label, &Verdict::no_answer("reading the spec", deadline));
+                    Event::FetchFailed { uid, retry: Retry::Timeout }
+                }
             };
             inbox.tell(event).await;
         });
@@ -263,8 +271,8 @@ impl Hands {
     ) {
         let owed = self.take(uid, subject, LoopId::REPORT);
         let uid = uid.clone();
-        let (inbox, clock, metrics) = (self.tools.inbox.clone(), self.tools.clock.clone(), self.tools.metrics.clone());
-        let (writes, trouble, deadline) = (Arc::clone(&self.writes), self.trouble.clone(), self.tools.deadline);
+        let (inbox, metrics, label) = (self.tools.inbox.clone(), self.tools.metrics.clone(), subject.label());
+        let (writes, refusals, deadline) = (Arc::clone(&self.writes), self.tools.writes.clone(), self.tools.deadline);
         self.requests.spawn(async move {
             let _permit = writes.acquire().await;
             let running = owed.start().await;
@@ -276,11 +284,12 @@ impl Hands {
             let event = match written {
                 Ok(event) => {
                     metrics.reported("ok");
+                    refusals.worked();
                     event
                 }
                 Err(verdict) => {
                     metrics.reported(verdict.category());
-                    trouble.tell(&clock, &verdict);
+                    refusals.refused(&label, &verdict);
                     Event::WriteFailed { uid, retry: verdict.retry }
                 }
             };

@@ -1,20 +1,10 @@
-//! Whichever way this replica reports, and what its failures are told as: one line for a kind of trouble, not one for
-//! each executor and attempt.
-
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+//! Whichever way this replica reports.
 
 use muster_api::{ExecutorRef, PodReport};
-use muster_core::retry::Retry;
-use muster_runtime::clock::Clock;
 use muster_runtime::kube_error::Verdict;
 
 use crate::subject::Own;
 use crate::{act, standalone};
-
-/// The same kind of trouble is told again after this.
-const REMIND: Duration = Duration::from_mins(10);
 
 /// Writes outcomes.
 #[derive(Clone)]
@@ -24,10 +14,6 @@ pub enum Reporter {
     /// Into the executors themselves.
     Standalone(standalone::Writer),
 }
-
-/// What was told, and when. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Trouble(Arc<Mutex<HashMap<&'static str, Duration>>>);
 
 impl Reporter {
     /// Writes an outcome.
@@ -44,28 +30,6 @@ impl Reporter {
             Self::Pod(writer) => writer.delete(name, uid).await,
             // It went with the executor.
             Self::Standalone(_) => Ok(()),
-        }
-    }
-}
-
-impl Trouble {
-    pub(super) fn tell(&self, clock: &Clock, verdict: &Verdict) {
-        let now = clock.now();
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let category = verdict.category();
-        let fresh = told.get(category).is_none_or(|at| now.saturating_sub(*at) >= REMIND);
-        if !fresh {
-            tracing::debug!(category, error = %verdict, "the own status was not written");
-            return;
-        }
-        told.insert(category, now);
-        if verdict.retry == Retry::Unauthorized {
-            tracing::error!(
-                category,
-                "the API server no longer accepts this pod's token: the pod was probably deleted; what it would report is lost"
-            );
-        } else {
-            tracing::warn!(category, error = %verdict, "the own status was not written, trying again");
         }
     }
 }
