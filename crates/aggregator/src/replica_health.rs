@@ -26,8 +26,11 @@ const SERVICE: &str = "readiness";
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 /// Pause between two tries, drawn evenly: a replica that is back is noticed within two seconds.
 const PAUSE: std::ops::RangeInclusive<Duration> = Duration::from_millis(400)..=Duration::from_secs(1);
-/// Tries under way at the same time, over all replicas.
-const TRIES: usize = 64;
+/// Tries under way at the same time of replicas that have not answered yet. A new leader calls silent whom it has not
+/// reached within ten seconds: enough for a thousand to be tried twice by then, though none of them answered.
+const FIRST_TRIES: usize = 512;
+/// The same of replicas that have answered before: those that are back do not wait behind those that hang at start.
+const TRIES: usize = 512;
 
 /// What a replica says, or does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ type Line = (Arc<str>, SocketAddr);
 impl Listener {
     /// Watches the pods it is told, until nobody tells any more.
     pub async fn run(self, mut pods: watch::Receiver<Vec<Pod>>) {
-        let permits = Arc::new(Semaphore::new(TRIES));
+        let (unheard, heard_before) = (Arc::new(Semaphore::new(FIRST_TRIES)), Arc::new(Semaphore::new(TRIES)));
         let mut tasks = JoinSet::new();
         let mut held: HashMap<Line, tokio::task::AbortHandle> = HashMap::new();
         loop {
@@ -84,7 +87,8 @@ impl Listener {
                         rng: self.rng.clone(),
                         beat: self.beat.clone(),
                         heard: self.heard.clone(),
-                        permits: permits.clone(),
+                        unheard: unheard.clone(),
+                        heard_before: heard_before.clone(),
                         pod_uid,
                         address,
                     };
@@ -108,7 +112,8 @@ struct Caller {
     rng: Rng,
     beat: Loop,
     heard: mpsc::Sender<Heard>,
-    permits: Arc<Semaphore>,
+    unheard: Arc<Semaphore>,
+    heard_before: Arc<Semaphore>,
     pod_uid: Arc<str>,
     address: SocketAddr,
 }
@@ -117,8 +122,10 @@ type Answers = tonic::Streaming<tonic_health::pb::HealthCheckResponse>;
 
 impl Caller {
     async fn run(mut self) {
+        let mut answered = false;
         loop {
-            if let Some((serving, answers)) = self.reach().await {
+            if let Some((serving, answers)) = self.reach(answered).await {
+                answered = true;
                 self.tell(serving).await;
                 self.listen(answers).await;
             }
@@ -132,8 +139,9 @@ impl Caller {
     }
 
     /// One try: connects and waits for the first answer.
-    async fn reach(&self) -> Option<(bool, Answers)> {
-        let _permit = self.permits.acquire().await.ok()?;
+    async fn reach(&self, answered: bool) -> Option<(bool, Answers)> {
+        let permits = if answered { &self.heard_before } else { &self.unheard };
+        let _permit = permits.acquire().await.ok()?;
         let reached = self.beat.run(format!("health of {}", self.address), FIRST_ANSWER, self.open()).await;
         match reached {
             Ok(Ok(reached)) => Some(reached),

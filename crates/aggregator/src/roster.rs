@@ -79,19 +79,20 @@ impl Roster {
 
     /// Judges.
     pub fn call(&self, now: Duration) -> RollCall {
-        let doubtful_until = self.doubtful_until().filter(|until| *until > now);
+        let doubtful_until = self.doubtful_until(now).filter(|until| *until > now);
+        let silent = match doubtful_until {
+            Some(until) => (Health::Doubtful, Some(until)),
+            None => (Health::Silent, None),
+        };
         let mut call = RollCall::default();
         for (uid, contact) in &self.contacts {
             let (health, until) = match contact {
                 Contact::NoPort => (Health::NoPort, None),
                 Contact::Heard { serving: true } => (Health::Serving, None),
                 Contact::Heard { serving: false } => (Health::NotServing, None),
-                Contact::Unheard { since } => Self::until(Health::Unheard, Health::Silent, *since + SILENCE, now),
+                Contact::Unheard { since } if *since + SILENCE > now => (Health::Unheard, Some(*since + SILENCE)),
                 Contact::Lost { since } if *since + AFTER_LOSS > now => (Health::Serving, Some(*since + AFTER_LOSS)),
-                Contact::Lost { .. } => match doubtful_until {
-                    Some(until) => (Health::Doubtful, Some(until)),
-                    None => (Health::Silent, None),
-                },
+                Contact::Unheard { .. } | Contact::Lost { .. } => silent,
             };
             call.health.insert(uid.clone(), health);
             call.next_change = [call.next_change, until].into_iter().flatten().min();
@@ -99,19 +100,17 @@ impl Roster {
         call
     }
 
-    fn until(before: Health, after: Health, at: Duration, now: Duration) -> (Health, Option<Duration>) {
-        if at > now { (before, Some(at)) } else { (after, None) }
-    }
-
     /// Set if every replica that could be asked was lost, all within the time that one broken network takes to show on
-    /// every stream. One replica alone proves nothing about our network.
-    fn doubtful_until(&self) -> Option<Duration> {
+    /// every stream. To a new leader they are lost that it never reached; one that may still answer proves nothing yet, and
+    /// one replica alone proves nothing about our network.
+    fn doubtful_until(&self, now: Duration) -> Option<Duration> {
         let mut losses = Vec::new();
         for contact in self.contacts.values() {
             match contact {
                 Contact::NoPort => {}
-                Contact::Lost { since } => losses.push(*since),
-                Contact::Unheard { .. } | Contact::Heard { .. } => return None,
+                Contact::Unheard { since } if *since + SILENCE > now => {}
+                Contact::Unheard { since } | Contact::Lost { since } => losses.push(*since),
+                Contact::Heard { .. } => return None,
             }
         }
         let (first, last) = (losses.iter().min()?, losses.iter().max()?);
@@ -171,6 +170,22 @@ mod tests {
         assert_eq!(at(7_300), [Health::Doubtful; 3]);
         assert_eq!(roster.call(ms(7_300)).next_change, Some(ms(31_000)));
         assert_eq!(at(31_000), [Health::Silent; 3]);
+    }
+
+    #[test]
+    fn a_new_leader_that_reaches_nobody_doubts_its_own_network_first_and_a_new_pod_changes_nothing() {
+        let mut roster = Roster::default();
+        let [a, b, c]: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
+        roster.meet([(&a, true), (&b, true)].into_iter(), ms(0));
+        roster.meet([(&a, true), (&b, true), (&c, true)].into_iter(), ms(6_000));
+        let at = |now| ["a", "b", "c"].map(|uid| health(&roster, uid, now));
+        assert_eq!(at(9_999), [Health::Unheard; 3]);
+        assert_eq!(at(10_000), [Health::Doubtful, Health::Doubtful, Health::Unheard]);
+        assert_eq!(at(16_000), [Health::Doubtful; 3]);
+        assert_eq!(roster.call(ms(16_000)).next_change, Some(ms(30_000)));
+        assert_eq!(at(30_000), [Health::Silent; 3]);
+        roster.answered("c", true);
+        assert_eq!(health(&roster, "a", 16_000), Health::Silent);
     }
 
     #[test]
