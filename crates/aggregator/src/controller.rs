@@ -33,6 +33,10 @@ use work::{Done, Worker};
 
 /// How long a touched executor waits for other events. Counted from the first, so a busy object is not put off.
 const DEBOUNCE: Duration = Duration::from_millis(50);
+/// How much longer for each replica: a fold takes time in proportion to them, and as many of them report.
+const DEBOUNCE_PER_REPLICA: Duration = Duration::from_micros(250);
+/// But never longer: what changes a verdict is written within a second.
+const DEBOUNCE_MAX: Duration = Duration::from_millis(400);
 /// Executors folded before events are taken in again.
 const BATCH: usize = 64;
 /// Least time between two counts of all entries for metrics.
@@ -85,7 +89,12 @@ pub struct Controller {
     owed: Option<Work<Due>>,
     term: Option<Term>,
     leading: bool,
+    /// No count of all entries before.
     census_at: Duration,
+    /// Executors whose status was refused in a way that needs somebody.
+    unwritten: BTreeSet<Arc<str>>,
+    /// Something was looked at since the last count.
+    uncounted: bool,
     sweep_at: Duration,
 }
 
@@ -128,6 +137,8 @@ impl Controller {
             term: None,
             leading: false,
             census_at: Duration::ZERO,
+            unwritten: BTreeSet::new(),
+            uncounted: false,
             sweep_at: Duration::ZERO,
         }
     }
@@ -214,8 +225,9 @@ impl Controller {
         match touched {
             Touched::Nothing => {}
             Touched::Some(uids) => {
+                let at = now + debounce(self.index.pods().len());
                 for uid in uids {
-                    self.wake(&uid, now + DEBOUNCE);
+                    self.wake(&uid, at);
                 }
             }
             Touched::All => {
@@ -234,6 +246,7 @@ impl Controller {
                 self.wakes.remove(&(at, uid.clone()));
             }
             self.backoff.forget(uid);
+            self.unwritten(uid, None);
             return;
         };
         let object = self.objects.entry(uid.clone()).or_insert_with(|| Object::new(executor));
@@ -274,6 +287,9 @@ impl Controller {
         self.wakes.clear();
         self.parts.pods.send_replace(Vec::new());
         self.parts.metrics.no_census();
+        // Whoever leads now finds out for itself what cannot be written.
+        self.parts.check.pass();
+        self.unwritten.clear();
         self.term = None;
     }
 
@@ -299,9 +315,15 @@ impl Controller {
         if !self.leading || !self.index.is_synced() {
             return far;
         }
-        let wakes = [self.wakes.first().map(|(at, _)| *at), self.call.next_change, Some(self.sweep_at)];
+        let census = self.uncounted.then_some(self.census_at);
+        let wakes = [self.wakes.first().map(|(at, _)| *at), self.call.next_change, Some(self.sweep_at), census];
         wakes.into_iter().flatten().min().unwrap_or(far)
     }
+}
+
+fn debounce(replicas: usize) -> Duration {
+    let replicas = u32::try_from(replicas).unwrap_or(u32::MAX);
+    DEBOUNCE_PER_REPLICA.saturating_mul(replicas).saturating_add(DEBOUNCE).min(DEBOUNCE_MAX)
 }
 
 impl Object {

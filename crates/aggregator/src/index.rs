@@ -119,7 +119,7 @@ impl Index {
     }
 
     /// Every pod of the reconciler.
-    pub fn pods(&self) -> impl Iterator<Item = &Pod> {
+    pub fn pods(&self) -> impl ExactSizeIterator<Item = &Pod> {
         self.pods.values()
     }
 

@@ -9,9 +9,14 @@ use muster_runtime::metrics::{self, Counter, Gauge, Histogram, Meters};
 
 use crate::facts::Life;
 use crate::fold::Health;
+use crate::sweep::Why;
 
 /// Label value of the loop that folds and writes.
 const CONTROLLER: &str = "status";
+/// Result of a write that stands.
+const WRITTEN: &str = "ok";
+/// How a run ends.
+const RESULTS: [&str; 2] = ["success", "error"];
 
 /// See the module's documentation.
 #[derive(Clone, Debug)]
@@ -83,14 +88,15 @@ impl Metrics {
                 seen.tell(f64::from(*count), [state]);
             }
         });
+        let kinds = [ExecutorKind::Executor, ExecutorKind::NamespacedExecutor].map(ExecutorKind::as_str);
         Self {
             fold_time: meters.histogram(&metrics::FOLD_TIME),
-            writes: meters.counter(&metrics::STATUS_WRITES),
-            saved: meters.counter(&metrics::STATUS_WRITES_SAVED),
-            foreign: meters.counter(&metrics::FOREIGN_WRITES),
+            writes: meters.counter(&metrics::STATUS_WRITES).from_zero(kinds.map(|kind| [kind, WRITTEN])),
+            saved: meters.counter(&metrics::STATUS_WRITES_SAVED).from_zero(kinds.map(|kind| [kind])),
+            foreign: meters.counter(&metrics::FOREIGN_WRITES).from_zero(kinds.map(|kind| [kind])),
             events: meters.counter(&metrics::EVENTS),
-            swept: meters.counter(&metrics::SWEPT),
-            reconciles: meters.counter(&metrics::RECONCILE),
+            swept: meters.counter(&metrics::SWEPT).from_zero(Why::DELETED.map(|why| [why.as_str()])),
+            reconciles: meters.counter(&metrics::RECONCILE).from_zero(RESULTS.map(|result| [CONTROLLER, result])),
             errors: meters.counter(&metrics::RECONCILE_ERRORS),
             queue: meters.gauge(&metrics::QUEUE_DEPTH),
             census,
@@ -111,7 +117,7 @@ impl Metrics {
     pub fn wrote(&self, kind: ExecutorKind, result: &str) {
         self.writes.one([kind.as_str(), result]);
         match result {
-            "ok" => self.reconciles.one([CONTROLLER, "success"]),
+            WRITTEN => self.reconciles.one([CONTROLLER, "success"]),
             "skipped" => {}
             error => {
                 self.reconciles.one([CONTROLLER, "error"]);
@@ -125,7 +131,7 @@ impl Metrics {
         self.foreign.one([kind.as_str()]);
     }
 
-    /// An Event was sent, deduplicated, limited or failed.
+    /// An Event was sent, limited or failed.
     pub fn event(&self, reason: &str, result: &str) {
         let known = muster_api::Reason::ALL.iter().any(|known| known.as_str() == reason);
         let reason = if known || reason == crate::announce::FOREIGN_WRITER { reason } else { "Other" };
@@ -188,9 +194,9 @@ impl Metrics {
     }
 }
 
-/// Whether any replica serves something for an executor. Entries that were left out for their size are the healthy ones.
+/// Whether any replica is known to serve something for an executor, listed or left out of the list for its size.
 fn is_served(status: &ExecutorStatus) -> bool {
-    status.by_pod_omitted.is_some()
+    status.replicas.as_ref().is_some_and(|replicas| replicas.succeeded > 0)
         || status.by_pod.iter().any(|entry| matches!(entry.serves, Serves::Wanted | Serves::Older | Serves::LastGood))
 }
 

@@ -55,6 +55,9 @@ pub enum Why {
 }
 
 impl Why {
+    /// Why something is deleted.
+    pub const DELETED: [Self; 3] = [Self::ExecutorGone, Self::PodGone, Self::NoOwner];
+
     /// The word in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

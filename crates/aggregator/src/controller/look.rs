@@ -37,8 +37,9 @@ impl Controller {
                 self.carry_out(look, now);
             }
             running.complete();
-            self.count(now);
+            self.uncounted = true;
         }
+        self.count(now);
         self.owe();
     }
 
@@ -114,7 +115,10 @@ impl Controller {
         // Time alone changes a status when trust material expires.
         let again = folded.look_again.map(|at| now + until(self.parts.clock.wall(), at));
         match plan {
-            Plan::Nothing => self.parts.metrics.saved(executor.kind),
+            Plan::Nothing => {
+                self.parts.metrics.saved(executor.kind);
+                self.unwritten(&uid, None);
+            }
             Plan::WriteAt(at) | Plan::AwaitNewer(at) => self.wake(&uid, at),
             Plan::Read => self.start(Order { executor: executor.clone(), what: What::Read }),
             Plan::Write(occasion) => {
@@ -147,9 +151,10 @@ impl Controller {
 
     fn count(&mut self, now: Duration) {
         self.parts.metrics.waiting(self.wakes.len());
-        if self.census_at > now {
+        if !self.uncounted || self.census_at > now {
             return;
         }
+        self.uncounted = false;
         self.census_at = now + CENSUS;
         let statuses = self.index.executors().filter_map(|executor| executor.status.as_deref());
         let replicas = self.index.pods().map(|pod| (pod.life, self.health_of(&pod.uid)));

@@ -132,6 +132,7 @@ impl Controller {
             tracing::warn!(kind = %executor.kind, "the installed CRD is older than this program: apply the CRDs of this release");
             self.parts.check.pass_with("the installed CRD is older than this program; apply the CRDs of this release");
         } else {
+            self.unwritten.clear();
             self.parts.check.pass();
         }
         self.index.written(&executor.uid, written.version, folded.status.clone());
@@ -197,12 +198,28 @@ impl Controller {
             Step::Reread | Step::Relist => self.wait_after(executor, None, Policy::default(), now),
         }
         if verdict.needs_somebody() {
-            self.parts.check.fail(verdict.sentence.clone());
+            self.unwritten(&executor.uid, Some(verdict));
         }
         if first {
             tracing::warn!(kind = %executor.kind, name = %executor.name, category, error = %verdict, "status not written, trying again");
         } else {
             tracing::debug!(kind = %executor.kind, name = %executor.name, category, error = %verdict, "status still not written");
+        }
+    }
+
+    /// Readiness fails from a refusal that needs somebody until a write succeeds, or nothing that was refused is left to be
+    /// written.
+    pub(super) fn unwritten(&mut self, uid: &Arc<str>, refused: Option<&Verdict>) {
+        match refused {
+            Some(verdict) => {
+                self.unwritten.insert(uid.clone());
+                self.parts.check.fail(verdict.sentence.clone());
+            }
+            None => {
+                if self.unwritten.remove(uid) && self.unwritten.is_empty() {
+                    self.parts.check.pass();
+                }
+            }
         }
     }
 

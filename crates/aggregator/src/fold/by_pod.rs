@@ -28,6 +28,10 @@ pub(super) fn bounded(
     let failing = verdicts.partition_point(|verdict| !verdict.healthy());
     let mut fitted = Vec::new();
     for limit in TEXT_STEPS {
+        let texts = verdicts[..failing].iter().map(|verdict| verdict.error().len().min(limit));
+        if limit > text::BRIEF_MAX && texts.sum::<usize>() > max_bytes {
+            continue; // the texts alone are too long
+        }
         fitted = entries(verdicts, previous, now, limit, max_bytes);
         if fitted.len() >= failing {
             break;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use foldhash::fast::RandomState;
 use muster_api::Reason;
 use muster_core::text;
 
@@ -131,7 +132,8 @@ fn said(outcome: &Outcome) -> &str {
 
 /// Groups the unhealthy replicas by cause: the most pressing cause first, then the most frequent, then by text.
 pub(super) fn grouped<'a>(verdicts: &[Verdict<'a>]) -> Vec<Group<'a>> {
-    let mut groups: HashMap<_, Group<'a>> = HashMap::new();
+    // Up to a kilobyte is hashed for each replica.
+    let mut groups: HashMap<_, Group<'a>, RandomState> = HashMap::default();
     for cause in verdicts.iter().filter_map(|verdict| verdict.cause) {
         // Equal texts under different reasons are one group; which reason names it must not depend on the order.
         let group = groups.entry(cause.key()).or_insert(Group { cause, replicas: 0 });
