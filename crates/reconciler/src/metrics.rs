@@ -14,6 +14,8 @@ use crate::subject::Failure;
 
 /// Value of the `controller` label.
 const CONTROLLER: &str = "executor";
+/// How a run ends.
+const RESULTS: [&str; 2] = ["success", "error"];
 
 /// The instruments of a replica. Clones are the same.
 #[derive(Clone, Debug)]
@@ -41,13 +43,13 @@ impl Metrics {
         meters.gauge(&catalogue::MAX_CONCURRENT).set(workers as f64, [CONTROLLER]);
         Self {
             builds: meters.counter(&catalogue::BUILDS),
-            runs: meters.counter(&catalogue::RECONCILE),
+            runs: meters.counter(&catalogue::RECONCILE).from_zero(RESULTS.map(|result| [CONTROLLER, result])),
             errors: meters.counter(&catalogue::RECONCILE_ERRORS),
             time: meters.histogram(&catalogue::RECONCILE_TIME),
-            panics: meters.counter(&catalogue::RECONCILE_PANICS),
-            timeouts: meters.counter(&catalogue::RECONCILE_TIMEOUTS),
+            panics: meters.counter(&catalogue::RECONCILE_PANICS).from_zero([[CONTROLLER]]),
+            timeouts: meters.counter(&catalogue::RECONCILE_TIMEOUTS).from_zero([[CONTROLLER]]),
             retries: meters.counter(&catalogue::RETRIES),
-            reports: meters.counter(&catalogue::REPORTS),
+            reports: meters.counter(&catalogue::REPORTS).from_zero([["ok"]]),
             active: meters.gauge(&catalogue::ACTIVE_WORKERS),
             gate_waits: meters.histogram(&catalogue::GATE_WAIT_TIME),
             at_work: Arc::default(),

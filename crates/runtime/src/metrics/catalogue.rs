@@ -47,7 +47,7 @@ catalogue! {
     WATCH_SYNCED: Gauge("muster_watch_synced", Count, ["watch"], NONE) = "1 once the first list of this watch is complete.";
     WATCH_SKIPPED: Counter("muster_watch_objects_skipped_total", Count, ["watch"], NONE) = "Objects that could not be decoded and were skipped.";
     // Reconcile loops, in controller-runtime's shapes.
-    RECONCILE: Counter("muster_reconcile_total", Count, ["controller", "result"], NONE) = "Runs by result: success, error, requeue_after.";
+    RECONCILE: Counter("muster_reconcile_total", Count, ["controller", "result"], NONE) = "Runs by result: success or error.";
     RECONCILE_ERRORS: Counter("muster_reconcile_errors_total", Count, ["controller", "reason"], NONE) = "Failed runs by reason.";
     RECONCILE_TIME: Histogram("muster_reconcile_time_seconds", Seconds, ["controller"], WORK) = "Time of a run, waits at a gate excluded.";
     RECONCILE_PANICS: Counter("muster_reconcile_panics_total", Count, ["controller"], NONE) = "Runs that panicked; each was caught and backed off.";
@@ -56,7 +56,7 @@ catalogue! {
     MAX_CONCURRENT: Gauge("muster_max_concurrent_reconciles", Count, ["controller"], NONE) = "Most runs at work at once.";
     QUEUE_DEPTH: Gauge("muster_queue_depth", Count, ["controller"], NONE) = "Objects waiting for a run.";
     RETRIES: Counter("muster_retries_total", Count, ["controller", "class"], NONE) = "Runs that will be tried again, by retry class.";
-    EVENTS: Counter("muster_events_total", Count, ["reason", "result"], NONE) = "Kubernetes Events: sent, deduplicated, limited or failed.";
+    EVENTS: Counter("muster_events_total", Count, ["reason", "result"], NONE) = "Kubernetes Events: sent, limited or failed.";
     // The reconciler.
     EXECUTORS: Gauge("muster_executors", Count, ["kind", "serves"], NONE) = "Executors this replica knows, by what it serves for them.";
     BUILDS: Counter("muster_builds_total", Count, ["kind", "reason"], NONE) = "Verdicts reached by this replica, by reason.";
@@ -67,7 +67,7 @@ catalogue! {
     GATES: Gauge("muster_gates", Count, [], NONE) = "Credentials with a gate.";
     GATE_WAITING: Gauge("muster_gate_waiting", Count, ["line"], NONE) = "Resources waiting at a gate, urgent or refresh.";
     GATE_WAIT_TIME: Histogram("muster_gate_wait_time_seconds", Seconds, ["line"], WAITS) = "Time a resource waited at a gate.";
-    GATE_REFUSALS: Counter("muster_gate_refusals_total", Count, [], NONE) = "Calls an upstream refused with 429.";
+    GATE_REFUSALS: Counter("muster_gate_refusals_total", Count, [], NONE) = "Calls an upstream refused for their number: 429, 503 with Retry-After, or a 403 that speaks of throttling.";
     GATE_OLDEST_WAIT: Gauge("muster_gate_oldest_wait_seconds", Seconds, [], NONE) = "Longest wait at a gate at present.";
     // The aggregator.
     LEADER: Gauge("muster_leader", Count, [], NONE) = "1 on the aggregator that leads.";
@@ -83,6 +83,6 @@ catalogue! {
     ENTRIES: Gauge("muster_by_pod_entries", Count, ["state"], NONE) = "Entries of byPod of all Executors by state.";
     ENTRY_REASONS: Gauge("muster_by_pod_reasons", Count, ["reason"], NONE) = "Entries of byPod of all Executors by reason, omitted ones apart.";
     ENTRIES_OMITTED: Gauge("muster_by_pod_omitted", Count, [], NONE) = "Entries left out of byPod for its size.";
-    HEALTH_WATCHES: Gauge("muster_health_watches", Count, ["state"], NONE) = "Health watches to replicas: serving, not_serving, unreachable.";
+    HEALTH_WATCHES: Gauge("muster_health_watches", Count, ["state"], NONE) = "Health watches to replicas: serving, not_serving, unreachable, no_port, in_doubt (all lost at once) or unheard (a new leader has not reached it yet).";
     SWEPT: Counter("muster_swept_total", Count, ["reason"], NONE) = "Leftover status objects deleted, by reason.";
 }

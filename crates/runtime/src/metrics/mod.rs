@@ -199,6 +199,14 @@ impl Meters {
 }
 
 impl<const N: usize> Counter<N> {
+    /// A scrape sees it at zero with these values of the labels before anything was counted: `rate` and `increase` do not
+    /// see the first step of a series that was not there, and that may be the only one.
+    #[must_use]
+    pub fn from_zero(self, values: impl IntoIterator<Item = [&'static str; N]>) -> Self {
+        values.into_iter().for_each(|values| self.add(0, values));
+        self
+    }
+
     /// Counts one, with the values of the labels in the catalogue's order.
     pub fn one(&self, values: [&str; N]) {
         self.add(1, values);

@@ -58,7 +58,7 @@ fn instruments_show_their_labels_help_and_buckets_and_no_scope() {
     meters.observe(&LOOP_COMPLETED, |seen| seen.tell(12.0, ["build"]));
     let text = text(&registry);
     for line in [
-        "# HELP muster_reconcile_total Runs by result: success, error, requeue_after.",
+        "# HELP muster_reconcile_total Runs by result: success or error.",
         "muster_reconcile_total{controller=\"executor\",result=\"success\"} 1",
         "muster_leader 1",
         "muster_reconcile_time_seconds_bucket{controller=\"executor\",le=\"0.025\"} 1",

@@ -97,7 +97,7 @@ where
         let pulse = Pulse::new(&setup);
         let observed = pulse.observe(client);
         let open = Box::new(move |config| watcher::watcher(api(observed.clone()), config).boxed());
-        let skipped = setup.meters.counter(&metrics::WATCH_SKIPPED);
+        let skipped = setup.meters.counter(&metrics::WATCH_SKIPPED).from_zero([[setup.beat.id().as_str()]]);
         let mut watch =
             Self { events: futures::stream::empty().boxed(), open, pulse, setup, selection, resume_at: None, skipped };
         watch.reopen();
