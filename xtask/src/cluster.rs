@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             (Tool::CONTROL_PLANE.to_vec(), vec!["up".into(), "--control-plane".into()])
         }
         Command::Up { control_plane: false } => {
+            tools::prepare()?;
             ([&Tool::CONTROL_PLANE[..], &Tool::NODE, &[Tool::Helm]].concat(), vec!["up".into()])
         }
         Command::Status => (Vec::new(), vec!["status".into()]),

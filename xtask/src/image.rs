@@ -23,13 +23,24 @@ pub(crate) struct Args {
     authorities: PathBuf,
 }
 
+impl Default for Args {
+    fn default() -> Self {
+        Self { tag: env!("CARGO_PKG_VERSION").to_owned(), authorities: AUTHORITIES.into() }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
+    build(args).map(drop)
+}
+
+/// Builds both, says how large they are, and returns the folder they are in.
+pub(crate) fn build(args: &Args) -> Result<PathBuf> {
     ensure!(
         args.authorities.is_file(),
         "{} is missing: install ca-certificates, or name another bundle with --authorities",
         args.authorities.display()
     );
-    let programs = build()?;
+    let programs = programs()?;
     let folder = workspace::target_dir().join("images");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     for program in PROGRAMS {
@@ -37,11 +48,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let weight = one(args, &programs.join(program), program, &archive)?;
         eprintln!("{}: {weight}", archive.display());
     }
-    Ok(())
+    Ok(folder)
 }
 
 /// Static programs. The target is named although it is this machine's: its flags then leave build scripts alone.
-fn build() -> Result<PathBuf> {
+fn programs() -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut cargo = workspace::cargo(["build", "--release", "--target", &target]);
     cargo.args(PROGRAMS.map(|program| format!("--bin={program}")));

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use muster_toolbox::UNASKED;
+use muster_toolbox::UNABLE;
 
 /// File that `cargo xtask test` reads afterwards; for root, who can run everything, a line in it is a failure.
 const SKIPS: &str = "MUSTER_SKIPS";
@@ -17,9 +17,9 @@ pub fn skip(why: &str) -> Result<()> {
     record(Path::new(&file), std::thread::current().name().unwrap_or("a test"), why)
 }
 
-/// The same for a test that only a flag of `cargo xtask test` asks for: without it nobody expected the test to run.
-pub fn unasked(flag: &str) -> Result<()> {
-    skip(&format!("{UNASKED}{flag}"))
+/// The same for a test that needs a real node: what a container or a kernel does not allow is no failure, even for root.
+pub fn unable(why: &str) -> Result<()> {
+    skip(&format!("{UNABLE}{why}"))
 }
 
 fn record(file: &Path, test: &str, why: &str) -> Result<()> {

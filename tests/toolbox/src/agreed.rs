@@ -11,5 +11,5 @@ pub const FAULTY_BUILD: [&str; 6] = [
     "--example=faulty-aggregator",
 ];
 
-/// Why a test did not run that only a flag asks for; the flag follows. Other reasons for not running may be failures.
-pub const UNASKED: &str = "runs only with ";
+/// How the reason begins of a test that needs a real node where none can be; other reasons may be failures.
+pub const UNABLE: &str = "no real node here: ";

@@ -7,7 +7,7 @@
 mod agreed;
 mod lookup;
 
-pub use agreed::{FAULTY_BUILD, UNASKED};
+pub use agreed::{FAULTY_BUILD, UNABLE};
 pub use lookup::{Found, Origin, cache_root, find};
 
 use std::path::{Path, PathBuf};

@@ -1,12 +1,15 @@
 //! The binaries of a test cluster: find each, build those that are nowhere.
 
 mod build;
+mod system;
 
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use muster_toolbox::{Origin, Tool, find};
+
+pub(crate) use system::{is_root, prepare};
 
 /// Finds or builds each of `tools`.
 pub(crate) fn ensure(tools: &[Tool]) -> Result<()> {

@@ -22,7 +22,7 @@ async fn replicas_are_scaled_restarted_broken_and_drained_and_the_status_follows
     follows_scaling_and_a_restart(&stage).await.context("scaling")?;
     names_who_cannot_start(&stage).await.context("a bad image")?;
     names_a_bad_spec_on_each(&stage).await.context("a bad spec")?;
-    a_drain_is_held(&stage).await.context("a drain")?;
+    a_drain_is_held_and_finished(&stage).await.context("a drain")?;
     standbys_are_left_alone(&stage).await.context("standbys")?;
     stage.stop().await;
     Ok(())
@@ -125,7 +125,7 @@ async fn names_a_bad_spec_on_each(stage: &Stage) -> Result<()> {
 }
 
 /// With one node, what is evicted finds no other place: the budget holds the drain after the first pod.
-async fn a_drain_is_held(stage: &Stage) -> Result<()> {
+async fn a_drain_is_held_and_finished(stage: &Stage) -> Result<()> {
     let drain = ["drain", "node", "--ignore-daemonsets", "--pod-selector=app.kubernetes.io/component=reconciler"];
     let held =
         stage.kubectl(&[&drain[..], &["--timeout=15s"]].concat()).await.err().context("nothing held the drain")?;
@@ -135,6 +135,23 @@ async fn a_drain_is_held(stage: &Stage) -> Result<()> {
     let status = stage.executors().get(SAMPLE).await?.status.context("no status")?;
     ensure!(!status.succeeded, "all ready is claimed: {status:?}");
     stage.kubectl(&["uncordon", "node"]).await?;
+    stage.rolled_out("muster-reconciler").await?;
+    stage.all_ready(SAMPLE, 2).await?;
+
+    // It is finished as soon as what was evicted runs elsewhere, which here is the same node, made schedulable again.
+    let relieved = async {
+        wait::within(wait::scaled(Duration::from_mins(1)), "the first pod to be evicted", || async {
+            let ready = stage.deployment("muster-reconciler").await?.status.and_then(|status| status.ready_replicas);
+            ensure!(ready == Some(1), "{ready:?} replicas are ready");
+            Ok::<_, anyhow::Error>(())
+        })
+        .await?;
+        stage.kubectl(&["uncordon", "node"]).await
+    };
+    let drained = [&drain[..], &["--timeout=3m"]].concat();
+    let (drained, relieved) = tokio::join!(stage.kubectl(&drained), relieved);
+    relieved?;
+    drained.context("the drain was not finished")?;
     stage.rolled_out("muster-reconciler").await?;
     stage.all_ready(SAMPLE, 2).await
 }

@@ -13,13 +13,13 @@ use muster_image::{AUTHORITIES, Image, write};
 use muster_lab::control_plane::Options;
 use muster_lab::installation::{NAMESPACE, deploy};
 use muster_lab::node::{RealNode, supported};
-use muster_lab::skip::{skip, unasked};
+use muster_lab::skip::unable;
 use muster_lab::{manifests, tools, wait};
 use muster_toolbox::Tool;
 use serde_json::Value;
 
-/// Set by `cargo xtask test --node`: these tests take minutes, and the programs of a node more, once.
-const WANTED: &str = "MUSTER_NODE";
+/// Set by `cargo xtask test` where the programs of a node cannot be had: why not.
+const NO_NODE: &str = "MUSTER_NO_NODE";
 /// The version that the chart asks for.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The sample that every replica can build.
@@ -38,12 +38,9 @@ impl Stage {
     /// A node with both images, and the namespace of the installation, where only restricted pods are admitted. `None`,
     /// which is recorded, where a node cannot be.
     pub(crate) async fn start() -> Result<Option<Self>> {
-        if std::env::var_os(WANTED).is_none() {
-            unasked("--node")?;
-            return Ok(None);
-        }
-        if let Err(why) = supported() {
-            skip(&format!("{why:#}"))?;
+        let told = std::env::var(NO_NODE).ok();
+        if let Some(why) = told.or_else(|| supported().err().map(|why| format!("{why:#}"))) {
+            unable(&why)?;
             return Ok(None);
         }
         let node = RealNode::start(Options::default()).await?;
