@@ -40,10 +40,10 @@ spec:
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets:
         {{- range . }}
-        - name: {{ . }}
+        - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
         {{- end }}
       {{- end }}
-      terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+      terminationGracePeriodSeconds: {{ include "muster.terminationGracePeriodSeconds" . }}
       {{- with $values.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
@@ -138,6 +138,24 @@ spec:
       volumes:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+{{- end -}}
+
+{{- /* What a pod is given to end in, refused if that is less than it may take: preStop, --grace-period, and 6 s in which what
+is left is dropped (1 s), the ports close (2 s) and telemetry is flushed (3 s). */ -}}
+{{- define "muster.terminationGracePeriodSeconds" -}}
+{{- $values := index .root.Values .component -}}
+{{- $grace := 20 -}}
+{{- $flag := "^--grace-period=(?:([0-9]+)m)?(?:([0-9]+)s)?$" -}}
+{{- range $values.extraArgs -}}
+{{- if regexMatch $flag . -}}
+{{- $grace = add (mul 60 (int (regexReplaceAll $flag . "${1}"))) (int (regexReplaceAll $flag . "${2}")) -}}
+{{- end -}}
+{{- end -}}
+{{- $least := add $values.preStopSeconds $grace 6 -}}
+{{- if lt (int $values.terminationGracePeriodSeconds) (int $least) -}}
+{{- fail (printf "%s.terminationGracePeriodSeconds is %d, less than preStopSeconds, --grace-period and 6 more, %d" .component (int $values.terminationGracePeriodSeconds) $least) -}}
+{{- end -}}
+{{- $values.terminationGracePeriodSeconds -}}
 {{- end -}}
 
 {{- /* The PodDisruptionBudget of one component. With one replica it would hold every drain for ever. */ -}}

@@ -77,6 +77,13 @@ async fn wrong_values_are_refused_in_the_words_of_the_schema() -> Result<()> {
         ("--set=leaderElection.leaseDuration=15", "at '/leaderElection/leaseDuration': got number, want string"),
         ("--set=reconciler.tenantProviders={vault}", "at '/reconciler/tenantProviders/0': value must be one of"),
         ("--set=reconciler.terminationGracePeriodSeconds=5", "minimum: got 5, want 25"),
+        ("--set=aggregator.preStopSeconds=9", "aggregator.terminationGracePeriodSeconds is 30, less than"),
+        ("--set=reconciler.extraArgs={--grace-period=1m}", "--grace-period and 6 more, 69"),
+        (
+            "--set=reconciler.autoscaling.enabled=true,reconciler.autoscaling.minReplicas=11",
+            "reconciler.autoscaling.minReplicas is 11, above maxReplicas, 10",
+        ),
+        ("--set=networkPolicy.extraEgress[0].port=80", "additional properties 'port' not allowed"),
         ("--set=serviceMonitor.enabled=true", "additional properties 'serviceMonitor' not allowed"),
         (
             "--set=reconciler.serviceAccount.create=false",
