@@ -40,6 +40,8 @@ pub struct Memory {
     conflicted: Option<Version>,
     /// The version that a read has shown to be the newest: no report can be ahead of it.
     confirmed: Option<Version>,
+    /// The generation on which not every replica has a verdict yet, and since when it is wanted.
+    rolling: Option<(i64, Duration)>,
     /// Since when our copy has been known to be old.
     old_since: Option<Duration>,
     /// No write before, because earlier ones failed.
@@ -59,6 +61,7 @@ impl Memory {
             contest: Contest::default(),
             conflicted: None,
             confirmed: None,
+            rolling: None,
             old_since: None,
             not_before: Duration::ZERO,
             last_write: None,
@@ -71,6 +74,10 @@ impl Memory {
     pub fn decide(&mut self, executor: &Executor, folded: &Folded, now: Duration) -> Plan {
         if executor.deleting {
             return Plan::Nothing;
+        }
+        if self.pace.is_rolling(executor.generation) {
+            let begun = self.rolling.filter(|(generation, _)| *generation == executor.generation);
+            self.rolling = begun.or(Some((executor.generation, now)));
         }
         if self.unnamed {
             return if self.not_before <= now { Plan::Read } else { Plan::AwaitNewer(self.not_before) };
@@ -129,12 +136,24 @@ impl Memory {
         self.not_before = Duration::ZERO;
     }
 
-    /// The status was written; `after` is the executor as the answer shows it, the newest version there is.
-    pub fn written(&mut self, after: &Executor, occasion: Occasion, folded: &Folded, now: Duration) {
+    /// The status was written; `after` is the executor as the answer shows it, the newest version there is. Returns how long
+    /// its generation took, if that is settled now.
+    pub fn written(
+        &mut self,
+        after: &Executor,
+        occasion: Occasion,
+        folded: &Folded,
+        now: Duration,
+    ) -> Option<Duration> {
         self.pace.written(after.generation, occasion, folded, now);
         self.confirmed(after.version.clone());
         self.last_write = Some(now);
         self.wrote.clone_from(&after.status);
+        let ended = self.rolling.filter(|(generation, _)| folded.settled && *generation == after.generation);
+        ended.map(|(_, since)| {
+            self.rolling = None;
+            now.saturating_sub(since)
+        })
     }
 
     /// A write on this version conflicted. The first conflict costs no wait but that for a newer version.

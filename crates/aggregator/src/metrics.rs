@@ -22,6 +22,7 @@ const RESULTS: [&str; 2] = ["success", "error"];
 #[derive(Clone, Debug)]
 pub struct Metrics {
     fold_time: Histogram<0>,
+    settle_time: Histogram<0>,
     writes: Counter<2>,
     saved: Counter<1>,
     foreign: Counter<1>,
@@ -91,6 +92,7 @@ impl Metrics {
         let kinds = [ExecutorKind::Executor, ExecutorKind::NamespacedExecutor].map(ExecutorKind::as_str);
         Self {
             fold_time: meters.histogram(&metrics::FOLD_TIME),
+            settle_time: meters.histogram(&metrics::SETTLE_TIME),
             writes: meters.counter(&metrics::STATUS_WRITES).from_zero(kinds.map(|kind| [kind, WRITTEN])),
             saved: meters.counter(&metrics::STATUS_WRITES_SAVED).from_zero(kinds.map(|kind| [kind])),
             foreign: meters.counter(&metrics::FOREIGN_WRITES).from_zero(kinds.map(|kind| [kind])),
@@ -106,6 +108,11 @@ impl Metrics {
     /// A status was computed.
     pub fn folded(&self, took: Duration) {
         self.fold_time.took(took, []);
+    }
+
+    /// A status says that every replica has a verdict on a generation that was new so long ago.
+    pub fn settled(&self, took: Duration) {
+        self.settle_time.took(took, []);
     }
 
     /// A status that was computed is the one that stands.
@@ -218,4 +225,29 @@ fn word(state: &State) -> &'static str {
 
 fn lock(census: &Mutex<Census>) -> std::sync::MutexGuard<'_, Census> {
     census.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_api::{Omitted, PodEntry, ReplicaCounts};
+
+    use super::*;
+
+    #[test]
+    fn an_executor_is_served_if_a_replica_is_known_to_serve_it_listed_or_not() {
+        let failing: PodEntry = serde_json::from_value(serde_json::json!({
+            "id": "a", "podUID": "u", "observedGeneration": 1, "succeeded": false, "error": "", "briefError": "",
+            "state": "Current", "reason": "Unreachable", "serves": "Nothing",
+        }))
+        .unwrap();
+        let mut status = ExecutorStatus { by_pod: vec![failing], ..ExecutorStatus::default() };
+        status.by_pod_omitted = Some(Omitted { count: 999, ..Omitted::default() });
+        status.replicas = Some(ReplicaCounts { expected: 1_000, ..ReplicaCounts::default() });
+        assert!(!is_served(&status), "all of them fail, also those that were left out");
+        status.replicas = Some(ReplicaCounts { expected: 1_000, succeeded: 1, ..ReplicaCounts::default() });
+        assert!(is_served(&status));
+        status.replicas = None;
+        status.by_pod[0].serves = Serves::LastGood;
+        assert!(is_served(&status));
+    }
 }

@@ -79,6 +79,11 @@ impl Pace {
         Self { roll, waiting: None, last_write: None, bucket: Bucket::default() }
     }
 
+    /// Whether the status has yet to say that every replica has a verdict on this generation.
+    pub fn is_rolling(&self, generation: i64) -> bool {
+        !self.roll_of(generation).ended
+    }
+
     /// What the difference between the status as it stands and as it should be means. The two differ.
     pub fn occasion(&self, generation: i64, observed: Option<&ExecutorStatus>, folded: &Folded) -> Occasion {
         let roll = self.roll_of(generation);

@@ -55,6 +55,8 @@ pub struct Simulation {
     memory: Memory,
     /// What was written: when, why, and what the status says.
     pub writes: Vec<String>,
+    /// How long each generation took until every replica had a verdict on it.
+    pub rolls: Vec<Duration>,
     /// How many writes were refused because the version was old.
     pub conflicts: u32,
     /// How often the executor was read.
@@ -99,6 +101,7 @@ impl Simulation {
             watch_silent_until: Duration::ZERO,
             race: false,
             writes: Vec::new(),
+            rolls: Vec::new(),
             conflicts: 0,
             reads: 0,
             contests: 0,
@@ -168,7 +171,7 @@ impl Simulation {
                     self.live.status = Some(folded.status.clone());
                     // The answer of a write is newer than anything the watch has shown.
                     self.cached = self.live.clone();
-                    self.memory.written(&self.cached, occasion, &folded, self.now);
+                    self.rolls.extend(self.memory.written(&self.cached, occasion, &folded, self.now));
                     let summary = folded.status.replicas.as_ref().map_or("", |replicas| &replicas.summary);
                     let at = self.now.as_millis() as f64 / 1_000.0;
                     let line = format!("{at} {occasion:?} {summary}");

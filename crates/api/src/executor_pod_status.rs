@@ -33,6 +33,7 @@ use crate::{
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 #[x_kube(validation = Rule::new("self == oldSelf").message("spec is immutable"))]
 pub struct ExecutorPodStatusSpec {
     /// The executor that the outcome is about.
@@ -41,9 +42,10 @@ pub struct ExecutorPodStatusSpec {
     pub pod: PodRef,
 }
 
-/// The outcome. Every field is always sent: under server-side apply an absent one would leave another writer's value.
+/// The outcome. Every field is always sent, and it is written whole: one writer, and less for the API server to note.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct PodReport {
     /// The generation that the verdict is about, good or bad.
     pub observed_generation: i64,

@@ -142,7 +142,9 @@ impl Controller {
             return;
         };
         object.conflicts = 0;
-        object.memory.written(after, occasion, folded, now);
+        if let Some(took) = object.memory.written(after, occasion, folded, now) {
+            self.parts.metrics.settled(took);
+        }
         let said = object.announced.verdict(&folded.status, now);
         tracing::debug!(kind = %executor.kind, namespace = %executor.namespace, name = %executor.name, ?occasion, "status written");
         if let Some(said) = said {

@@ -76,6 +76,16 @@ fn change(reports: &[(u64, usize, &'static str)]) -> Vec<(f64, Event)> {
     events
 }
 
+#[test]
+fn the_time_an_edit_takes_is_told_once_when_every_replica_has_a_verdict() {
+    let mut world = Simulation::settled(3);
+    let say = |millis: u64, pod| (millis, pod, "");
+    world.run(&change(&[say(1_000, 0), say(2_000, 1)]), 60.0);
+    assert!(world.rolls.is_empty(), "one is missing");
+    world.run(&[(70.0, Event::Report(2, String::new())), (80.0, Event::Report(1, "no answer".to_owned()))], 120.0);
+    assert_eq!(world.rolls.iter().map(std::time::Duration::as_secs).collect::<Vec<_>>(), [50]);
+}
+
 proptest! {
     /// One verdict of each replica within five seconds of an edit costs at most three writes, and they end right.
     #[test]

@@ -9,6 +9,8 @@ const WORK: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 
 const WAITS: &[f64] = &[0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0];
 /// Buckets for pure computing, in seconds.
 const MICROS: &[f64] = &[0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25];
+/// Buckets for how long a new generation takes, in seconds.
+const ROLLS: &[f64] = &[0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0];
 /// For what has none.
 const NONE: &[f64] = &[];
 
@@ -74,6 +76,7 @@ catalogue! {
     LEADER_CHANGES: Counter("muster_leader_changes_total", Count, ["change"], NONE) = "Times this aggregator began to lead, or stopped, by reason.";
     LEASE_CALLS: Counter("muster_lease_calls_total", Count, ["action", "result"], NONE) = "Calls for the Lease.";
     FOLD_TIME: Histogram("muster_fold_time_seconds", Seconds, [], MICROS) = "Time of computing one status.";
+    SETTLE_TIME: Histogram("muster_settle_time_seconds", Seconds, [], ROLLS) = "Time from a new generation of an executor, as the leader saw it, until its status says that every replica has a verdict on it.";
     STATUS_WRITES: Counter("muster_status_writes_total", Count, ["kind", "result"], NONE) = "Writes of Executor.status by result.";
     STATUS_WRITES_SAVED: Counter("muster_status_writes_saved_total", Count, ["kind"], NONE) = "Folds that changed nothing and were not written.";
     FOREIGN_WRITES: Counter("muster_foreign_status_writes_total", Count, ["kind"], NONE) = "Times another manager rewrote a status after us.";

@@ -16,7 +16,7 @@ use crate::stage::spec;
 /// Labels that belong to the format, not to the metric.
 const OF_THE_FORMAT: [&str; 2] = ["le", "quantile"];
 /// Labels that a scrape adds.
-const OF_THE_TARGET: [&str; 3] = ["namespace", "pod", "instance"];
+const OF_THE_TARGET: [&str; 4] = ["job", "namespace", "pod", "instance"];
 
 /// Names of the labels of each series name, and its type.
 type Families = BTreeMap<String, BTreeSet<String>>;

@@ -79,7 +79,9 @@ pub(super) async fn run(args: Args) -> Result<()> {
         }
         bench.stop().await;
     }
-    if !args.json {
+    if args.json {
+        growth(&rows).iter().for_each(|row| report::print(&row.to_string()));
+    } else {
         report::print(&text(&rows));
     }
     Ok(())
@@ -293,8 +295,9 @@ fn text(rows: &[Value]) -> String {
         ("cpu_seconds", "CPU, s"),
         ("rss_mib", "PEAK MEMORY, MiB"),
     ];
-    const GROWTH: [Column; 6] = [
-        ("step", "FROM, TO"),
+    const GROWTH: [Column; 7] = [
+        ("growth", "FROM, TO"),
+        ("phase", "CHANGE"),
         ("replicas", "REPLICAS"),
         ("converge_seconds", "CONVERGED"),
         ("cpu_seconds", "CPU"),
@@ -303,7 +306,7 @@ fn text(rows: &[Value]) -> String {
     ];
     format!(
         "{} executors, {} build; reports by a generator with at most {} requests on their way; all gets are extrapolated \
-         from those of {} replicas\n\n{}\n\n{}\n\nGrowth of the first change, times\n\n{}",
+         from those of {} replicas\n\n{}\n\n{}\n\nGrowth from size to size, times\n\n{}",
         rows.first().map_or(&Value::Null, |row| &row["executors"]),
         report::BUILD,
         load::AT_ONCE,
@@ -316,19 +319,23 @@ fn text(rows: &[Value]) -> String {
 
 /// From each size to the next, how many times as much of everything.
 fn growth(rows: &[Value]) -> Vec<Value> {
-    let first: Vec<&Value> = rows.iter().filter(|row| row["phase"] == Phase::First.as_str()).collect();
     let step = |pair: &[&Value]| {
         let times = |key: &str| {
             let value = |row: &Value| row[key].as_f64().filter(|value| *value > 0.0);
             value(pair[1]).zip(value(pair[0])).map(|(after, before)| after / before)
         };
-        let mut row = json!({"step": format!("{} to {}", pair[0]["replicas"], pair[1]["replicas"])});
+        let growth = format!("{} to {}", pair[0]["replicas"], pair[1]["replicas"]);
+        let mut row = json!({"bench": "scale", "growth": growth, "phase": pair[0]["phase"]});
         for key in ["replicas", "converge_seconds", "cpu_seconds", "rss_mib", "mib_of_all_gets_extrapolated"] {
             row[key] = json!(times(key));
         }
         row
     };
-    first.windows(2).map(step).collect()
+    let of_a_phase = |phase: Phase| {
+        let alike: Vec<&Value> = rows.iter().filter(|row| row["phase"] == phase.as_str()).collect();
+        alike.windows(2).map(step).collect::<Vec<_>>()
+    };
+    [Phase::First, Phase::One, Phase::All].into_iter().flat_map(of_a_phase).collect()
 }
 
 #[cfg(test)]
@@ -340,7 +347,7 @@ mod tests {
         let row = |phase: Phase, replicas: u32, cpu: f64| json!({"phase": phase.as_str(), "replicas": replicas, "cpu_seconds": cpu, "rss_mib": 10.0});
         let rows = [row(Phase::First, 100, 2.0), row(Phase::One, 1_000, 7.0), row(Phase::First, 1_000, 18.0)];
         let growth = growth(&rows);
-        assert_eq!(growth.len(), 1);
+        assert_eq!((growth.len(), &growth[0]["phase"]), (1, &json!("first")));
         assert_eq!((growth[0]["replicas"].as_f64(), growth[0]["cpu_seconds"].as_f64()), (Some(10.0), Some(9.0)));
         assert!(growth[0]["converge_seconds"].is_null());
     }
