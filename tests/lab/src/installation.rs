@@ -2,7 +2,7 @@
 //!
 //! What the lab adds to a Deployment is only what a network namespace would give it: an address to listen on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -127,7 +127,7 @@ fn definitions() -> Result<Vec<String>> {
 
 /// A path under the repository's `deploy`.
 pub fn deploy(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
+    crate::tools::repository().join("deploy").join(path)
 }
 
 /// Waits until every replica of our Deployment is of its newest template and ready.

@@ -25,7 +25,9 @@ pub async fn run(tool: Tool, kubeconfig: Option<&Path>, args: &[&str]) -> Result
 
 /// The repository's root.
 pub fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    // Two folders above this package's; paths below it are shown to people.
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package)
 }
 
 /// Some tools say on standard output what was wrong.

@@ -1,12 +1,14 @@
-//! A replica writes only its own pod's reports: the admission policy that we ship, met with real tokens.
+//! A replica writes only its own pod's reports: the admission policy that we ship, met with real tokens. And what the roles
+//! that we ship allow, and what not.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_api::ExecutorPodStatus;
 use muster_lab::control_plane::{ControlPlane, Options};
-use muster_lab::installation::{NAMESPACE, RECONCILER, deploy};
+use muster_lab::installation::{AGGREGATOR, NAMESPACE, RECONCILER, deploy};
 use muster_lab::{identity, manifests, wait};
 use serde_json::{Value, json};
 
@@ -110,6 +112,76 @@ async fn a_replica_writes_only_the_reports_of_its_own_pod() -> Result<()> {
     apply(&as_b, &report("b", &b, &owned_by(&b))).await.context("the other pod's own report")?;
     reports(&as_a).delete("mine", &DeleteParams::default()).await.context("deleting its own report")?;
     reports(&admin).delete("b", &DeleteParams::default()).await.context("other accounts are not looked at")?;
+    plane.stop().await;
+    Ok(())
+}
+
+/// Whether a user, member of groups or not, may do `verb` on `resource`, in a namespace or in the whole cluster.
+async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace: &str) -> Result<bool> {
+    let (group, resource) = resource.split_once('/').context("no group")?;
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let review = json!({"spec": {"user": user, "resourceAttributes": {
+        "group": group, "resource": resource, "subresource": subresource, "verb": verb, "namespace": namespace,
+    }}});
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &serde_json::from_value(review)?).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+#[tokio::test]
+async fn accounts_and_users_may_do_what_their_roles_are_for_and_no_more() -> Result<()> {
+    let plane = ControlPlane::start(Options::default()).await?;
+    let admin = plane.client()?;
+    manifests::apply_path(&admin, &deploy("kustomize/base/namespace.yaml")).await?;
+    for file in
+        ["reconciler/role", "reconciler/cluster-role", "aggregator/role", "aggregator/cluster-role", "user-roles"]
+    {
+        manifests::apply_path(&admin, &deploy(&format!("kustomize/base/{file}.yaml"))).await?;
+    }
+    let bindings = ["view", "edit"].map(|role| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": format!("{role}er"), "namespace": "default"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": format!("{role}er")}],
+        })
+        .to_string()
+    });
+    manifests::apply(&admin, &bindings.join("\n---\n")).await?;
+
+    let account = |name: &str| format!("system:serviceaccount:{NAMESPACE}:{name}");
+    let (replica, aggregator) = (account(RECONCILER), account(AGGREGATOR));
+    let cases = [
+        (replica.as_str(), "get", "config.ratify.dev/executors", "", true),
+        (&replica, "update", "config.ratify.dev/executors/status", "", false),
+        (&replica, "patch", "config.ratify.dev/executors/status", "", false),
+        (&replica, "get", "/secrets", NAMESPACE, false),
+        (&replica, "list", "/secrets", "", false),
+        (&replica, "list", "/pods", "", false),
+        (&replica, "patch", "config.ratify.dev/executorpodstatuses", "default", false),
+        (&aggregator, "update", "config.ratify.dev/executors/status", "", true),
+        (&aggregator, "patch", "config.ratify.dev/executors/status", "", false),
+        (&aggregator, "update", "config.ratify.dev/executors", "", false),
+        (&aggregator, "list", "/pods", NAMESPACE, true),
+        (&aggregator, "list", "/pods", "default", false),
+        (&aggregator, "get", "/secrets", NAMESPACE, false),
+        (&aggregator, "patch", "config.ratify.dev/executorpodstatuses", NAMESPACE, false),
+        ("viewer", "list", "config.ratify.dev/namespacedexecutors", "default", true),
+        ("viewer", "patch", "config.ratify.dev/namespacedexecutors", "default", false),
+        ("viewer", "list", "config.ratify.dev/executors", "", false),
+        ("editer", "patch", "config.ratify.dev/namespacedexecutors", "default", true),
+        ("editer", "update", "config.ratify.dev/namespacedexecutors/status", "default", false),
+        ("editer", "patch", "config.ratify.dev/executorpodstatuses", "default", false),
+    ];
+    // Aggregated roles are filled by a controller, a moment later.
+    wait::until("every answer to be as it should", || async {
+        for (user, verb, resource, namespace, expected) in cases {
+            let may = may(&admin, user, verb, resource, namespace).await?;
+            ensure!(may == expected, "{user} may {verb} {resource} in {namespace:?}: {may}");
+        }
+        anyhow::Ok(())
+    })
+    .await?;
     plane.stop().await;
     Ok(())
 }

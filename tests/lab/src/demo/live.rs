@@ -79,6 +79,10 @@ struct Screen {
 
 impl Screen {
     fn show(&mut self, text: &str) {
+        let text = match window() {
+            Some((width, height)) => fitted(text, width, height),
+            None => text.to_owned(),
+        };
         if text == self.shown {
             return;
         }
@@ -88,8 +92,8 @@ impl Screen {
             String::from("\n")
         };
         write(&format!("{up}{text}"));
-        text.clone_into(&mut self.shown);
         self.lines = text.lines().count();
+        self.shown = text;
     }
 
     /// A line that stays above the table.
@@ -105,10 +109,43 @@ impl Screen {
     }
 }
 
+/// Columns and rows of the terminal; `None` for a pipe.
+fn window() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col.into(), size.ws_row.into()))
+}
+
+/// What of a text can be drawn over later: a line that wraps or scrolls away cannot. The last row is the cursor's.
+fn fitted(text: &str, width: usize, height: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let room = height.saturating_sub(1).max(1);
+    let shown = if lines.len() <= room { lines.len() } else { room - 1 };
+    let mut fitted: String = lines[..shown].iter().flat_map(|line| line.chars().take(width).chain(['\n'])).collect();
+    if shown < lines.len() {
+        let more = format!("({} more lines: a higher terminal shows them)", lines.len() - shown);
+        fitted.extend(more.chars().take(width).chain(['\n']));
+    }
+    fitted
+}
+
 /// A reader that went away ends nothing: the next signal does.
 fn write(text: &str) {
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
         tracing::debug!("nobody reads the table");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_neither_wraps_nor_scrolls() {
+        let text = "NAME  READY\na     1/1\nb     ü/1\n\nFAIL  b: why it fails\n";
+        assert_eq!(fitted(text, 80, 24), text);
+        assert_eq!(fitted(text, 9, 6), "NAME  REA\na     1/1\nb     ü/1\n\nFAIL  b: \n");
+        assert_eq!(fitted(text, 80, 4), "NAME  READY\na     1/1\n(3 more lines: a higher terminal shows them)\n");
+        assert_eq!(fitted(text, 5, 1), "(5 mo\n");
     }
 }
