@@ -186,3 +186,6 @@ impl Caller {
         let _ = self.heard.send(Heard::Answer { pod_uid: self.pod_uid.clone(), serving }).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,7 +203,9 @@ impl<const N: usize> Counter<N> {
     /// see the first step of a series that was not there, and that may be the only one.
     #[must_use]
     pub fn from_zero(self, values: impl IntoIterator<Item = [&'static str; N]>) -> Self {
-        values.into_iter().for_each(|values| self.add(0, values));
+        for values in values {
+            self.add(0, values);
+        }
         self
     }
 

@@ -80,7 +80,9 @@ pub(super) async fn run(args: Args) -> Result<()> {
         bench.stop().await;
     }
     if args.json {
-        growth(&rows).iter().for_each(|row| report::print(&row.to_string()));
+        for row in growth(&rows) {
+            report::print(&row.to_string());
+        }
     } else {
         report::print(&text(&rows));
     }
