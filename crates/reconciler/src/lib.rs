@@ -116,6 +116,7 @@ impl Replica {
         let namespace = namespace(told.as_ref(), args);
         let reader = secrets::Reader::new(client.clone(), &namespace, args.process.client.request_timeout.get());
         let upstreams = args.upstreams.upstreams(&namespace, Arc::new(reader), clock.clone(), rng.clone())?;
+        let upstreams = upstreams.telling(upstreams::calls(&process.meters));
         upstreams::observe(&process.meters, upstreams.gates());
         let description = describe::Description::new(
             told.clone(),

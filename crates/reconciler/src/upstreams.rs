@@ -10,11 +10,11 @@ use muster_core::go_duration::GoDuration;
 use muster_executor::trust::azure::{Address, AzureOptions};
 use muster_executor::trust::ferrvault::FerrVaultOptions;
 use muster_executor::trust::gate::{Gates, Report};
-use muster_executor::trust::http::{Http, HttpError, HttpOptions};
+use muster_executor::trust::http::{Calls, Http, HttpError, HttpOptions};
 use muster_executor::trust::time::Time;
 use muster_executor::trust::{SecretReader, Surroundings, Upstreams};
 use muster_runtime::clock::Clock;
-use muster_runtime::metrics::{self as catalogue, Meters};
+use muster_runtime::metrics::{self as catalogue, Counter, Histogram, Meters};
 use muster_runtime::replica::{duration, v1, wall_of};
 use muster_runtime::rng::Rng;
 
@@ -149,6 +149,27 @@ impl Time for ProcessTime {
         let clock = self.0.clone();
         async move { clock.sleep_until(at).await }.boxed()
     }
+}
+
+/// Counts calls to upstreams.
+struct CallMetrics {
+    requests: Counter<2>,
+    time: Histogram<1>,
+}
+
+impl Calls for CallMetrics {
+    fn ended(&self, provider: &'static str, outcome: &'static str, took: Duration) {
+        self.requests.one([provider, outcome]);
+        self.time.took(took, [provider]);
+    }
+}
+
+/// What counts calls to upstreams.
+pub fn calls(meters: &Meters) -> Arc<dyn Calls> {
+    Arc::new(CallMetrics {
+        requests: meters.counter(&catalogue::UPSTREAM_REQUESTS),
+        time: meters.histogram(&catalogue::UPSTREAM_REQUEST_TIME),
+    })
 }
 
 /// Tells, at each scrape, what the gates do. No credential is named: there may be as many as there are executors.

@@ -1,5 +1,6 @@
 //! One provider's calls within one build: through the gate, again and again until the upstream lets it in.
 
+use super::ProviderKind;
 use super::error::LoadError;
 use super::gate::{Credential, Stage, Visit};
 use super::http::{Http, Received, Request, Sent};
@@ -10,6 +11,7 @@ use crate::compile::TrustRequest;
 pub(crate) struct Caller {
     pub(crate) http: Http,
     pub(crate) visit: Visit,
+    pub(crate) provider: ProviderKind,
 }
 
 impl Caller {
@@ -24,7 +26,7 @@ impl Caller {
         loop {
             let permit = self.visit.permit(credential, &of.path).await;
             self.visit.enter(Stage::Calling).await;
-            match self.http.send(permit, request).await {
+            match self.http.send(permit, request, self.provider.as_str()).await {
                 Sent::Throttled => {}
                 Sent::Answered(received) => {
                     self.visit.enter(Stage::Working).await;

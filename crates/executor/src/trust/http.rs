@@ -50,10 +50,17 @@ pub enum HttpError {
     Client(#[source] reqwest::Error),
 }
 
+/// Is told of every call that was sent, for metrics.
+pub trait Calls: Send + Sync {
+    /// A call of this provider ended: it was `answered`, `throttled`, or it `failed`.
+    fn ended(&self, provider: &'static str, outcome: &'static str, took: Duration);
+}
+
 /// The HTTP client of all providers.
 #[derive(Clone)]
 pub struct Http {
     client: Client,
+    calls: Option<Arc<dyn Calls>>,
     time: Arc<dyn Time>,
     deadline: Duration,
 }
@@ -100,6 +107,16 @@ pub enum BadBody {
     NotJson,
 }
 
+impl Sent {
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Answered(_) => "answered",
+            Self::Throttled => "throttled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 impl Http {
     /// A client. The process must have installed a TLS provider before.
     pub fn new(options: &HttpOptions, time: Arc<dyn Time>) -> Result<Self, HttpError> {
@@ -128,7 +145,7 @@ impl Http {
                 builder().tls_certs_only(authorities).build().map_err(HttpError::Client)?
             }
         };
-        Ok(Self { client, time, deadline: DEADLINE })
+        Ok(Self { client, calls: None, time, deadline: DEADLINE })
     }
 
     /// The same with another deadline for each call.
@@ -137,8 +154,23 @@ impl Http {
         Self { deadline, ..self }
     }
 
-    /// Sends one call and gives its permit back with what came of it.
-    pub(crate) async fn send(&self, permit: Permit, request: &Request) -> Sent {
+    /// The same, and `calls` is told of each call.
+    #[must_use]
+    pub fn telling(self, calls: Arc<dyn Calls>) -> Self {
+        Self { calls: Some(calls), ..self }
+    }
+
+    /// Sends one call of `provider` and gives its permit back with what came of it.
+    pub(crate) async fn send(&self, permit: Permit, request: &Request, provider: &'static str) -> Sent {
+        let begun = self.time.now();
+        let sent = self.send_one(permit, request).await;
+        if let Some(calls) = &self.calls {
+            calls.ended(provider, sent.as_str(), self.time.now().saturating_sub(begun));
+        }
+        sent
+    }
+
+    async fn send_one(&self, permit: Permit, request: &Request) -> Sent {
         let answered = tokio::time::timeout(self.deadline, self.exchange(request)).await;
         let (received, wish) = match answered {
             Ok(Ok(answer)) => answer,

@@ -10,7 +10,7 @@ use super::azure::{AzureOptions, AzureProvider};
 use super::call::Caller;
 use super::ferrvault::{FerrVaultOptions, FerrVaultProvider};
 use super::gate::{Gates, Key, Patience, Visit};
-use super::http::Http;
+use super::http::{Calls, Http};
 use super::secret::{SecretProvider, SecretReader};
 use super::time::Time;
 use super::token::Tokens;
@@ -57,15 +57,24 @@ impl Upstreams {
         }
     }
 
+    /// The same, and `calls` is told of each call to an upstream.
+    #[must_use]
+    pub fn telling(self, calls: Arc<dyn Calls>) -> Self {
+        Self { http: self.http.telling(calls), ..self }
+    }
+
     /// One build begins for the executor of this UID: its sources, and its visit to the gates, to be ended after it.
     pub fn visit(&self, key: Key, line: Line, patience: Arc<dyn Patience>) -> (Sources, Visit) {
         let visit = self.gates.visit(key, line, patience);
-        let caller = Caller { http: self.http.clone(), visit: visit.clone() };
-        let azure =
-            AzureProvider { options: Arc::clone(&self.azure), caller: caller.clone(), tokens: self.tokens.clone() };
+        let caller = |provider| Caller { http: self.http.clone(), visit: visit.clone(), provider };
+        let azure = AzureProvider {
+            options: Arc::clone(&self.azure),
+            caller: caller(ProviderKind::AzureKeyVault),
+            tokens: self.tokens.clone(),
+        };
         let ferrvault = FerrVaultProvider {
             options: Arc::clone(&self.ferrvault),
-            caller,
+            caller: caller(ProviderKind::FerrVault),
             tokens: self.tokens.clone(),
             secrets: Arc::clone(&self.secrets),
             time: Arc::clone(&self.time),

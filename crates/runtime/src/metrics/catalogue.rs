@@ -64,7 +64,7 @@ catalogue! {
     BUILDS: Counter("muster_builds_total", Count, ["kind", "reason"], NONE) = "Verdicts reached by this replica, by reason.";
     REPORTS: Counter("muster_reports_total", Count, ["result"], NONE) = "Writes of this replica's own status objects by result.";
     TRUST_EXPIRES: Gauge("muster_trust_expires_seconds", Seconds, [], NONE) = "Seconds until the first trust material in use expires; negative once it has.";
-    UPSTREAM_REQUESTS: Counter("muster_upstream_requests_total", Count, ["provider", "outcome"], NONE) = "Calls to upstreams by outcome.";
+    UPSTREAM_REQUESTS: Counter("muster_upstream_requests_total", Count, ["provider", "outcome"], NONE) = "Calls to upstreams by outcome: answered, throttled or failed.";
     UPSTREAM_REQUEST_TIME: Histogram("muster_upstream_request_time_seconds", Seconds, ["provider"], WORK) = "Time of a call to an upstream.";
     GATES: Gauge("muster_gates", Count, [], NONE) = "Credentials with a gate.";
     GATE_WAITING: Gauge("muster_gate_waiting", Count, ["line"], NONE) = "Resources waiting at a gate, urgent or refresh.";

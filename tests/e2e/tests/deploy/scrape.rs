@@ -30,13 +30,17 @@ async fn a_live_scrape_holds_what_alerts_and_dashboard_ask_for_and_nothing_undoc
     stage.installation.scale(AGGREGATOR, 1).await?;
     rolled_out(&stage.client, AGGREGATOR).await?;
 
-    // One that is served, one that waits at the gate, one that is wrong.
+    // One that is served, one that waits at the gate, one that is wrong, and one that is tried again and again.
     let served = stage.create("served", behind.spec("served.example.com")).await?;
     stage.reported(&served, |report| report.serves == Serves::Wanted).await?;
     let waits = stage.create("waits", behind.spec("waits.example.com")).await?;
     stage.reported(&waits, |report| report.reason == Reason::RateLimited).await?;
     let wrong = stage.create("wrong", spec("not a scope")).await?;
     stage.reported(&wrong, |report| report.reason == Reason::InvalidSpec).await?;
+    let mut nowhere = behind.spec("nowhere.example.com");
+    nowhere["verifiers"][0]["parameters"]["certificates"][0]["ferrvault"]["url"] = "http://127.0.0.1:9".into();
+    let nowhere = stage.create("nowhere", nowhere).await?;
+    stage.reported(&nowhere, |report| report.reason == Reason::Unreachable).await?;
 
     let (documented, asked) = (documented()?, asked()?);
     wait::until("the scrapes to hold all that is asked for", || async {
