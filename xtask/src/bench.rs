@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use muster_toolbox::Tool;
 
 use crate::{image, step, tools, workspace};
@@ -39,6 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return step::become_command(&mut bench);
     }
     if args.name == "node" {
+        ensure!(args.passed.is_empty(), "bench node takes no arguments: it prints what the tests on the node print");
         return node();
     }
     let mut needed = Tool::CONTROL_PLANE.to_vec();
