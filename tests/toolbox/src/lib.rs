@@ -6,9 +6,11 @@
 
 mod agreed;
 mod lookup;
+mod system;
 
 pub use agreed::{FAULTY_BUILD, UNABLE};
 pub use lookup::{Found, Origin, cache_root, find};
+pub use system::{NODE_PROGRAMS, find_program};
 
 use std::path::{Path, PathBuf};
 

@@ -1,30 +1,28 @@
 //! What a real node needs of the system, installed where that is possible, so that nobody has to know the list.
 
-use std::env;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
+use muster_toolbox::{NODE_PROGRAMS, find_program};
 
 use crate::step;
 
-/// A program that must be in `PATH` or where root's programs are, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 5] =
-    [("cc", "gcc"), ("pkg-config", "pkg-config"), ("unshare", "util-linux"), ("ip", "iproute2"), ("nft", "nftables")];
+/// What else runc is built with: the program that finds libraries.
+const PKG_CONFIG: (&str, &str) = ("pkg-config", "pkg-config");
 /// What runc is built with, as `pkg-config` calls it, and its package.
 const SECCOMP: (&str, &str) = ("libseccomp", "libseccomp-dev");
 
 /// Sees to it that the programs of a real node can be built and run; the error says what a person can do.
 pub(crate) fn prepare() -> Result<()> {
     ensure!(is_root(), "a real node needs root: namespaces, mounts and control groups are made for it");
-    let path = search_path();
-    let missing = missing(|name| has_program(&path, name), has_library);
+    let has_program = |name: &str| find_program(name).is_some();
+    let missing = missing(has_program, has_library);
     if missing.is_empty() {
         return Ok(());
     }
     let names = missing.join(" ");
-    ensure!(has_program(&path, "apt-get"), "a real node needs what Debian calls {names}: install it");
+    ensure!(has_program("apt-get"), "a real node needs what Debian calls {names}: install it");
     step::measured(&format!("install {names}"), || {
         let _ = apt(&["update"]); // an old list may do; if it does not, the next command says what is wrong
         ensure!(
@@ -43,25 +41,17 @@ fn apt(args: &[&str]) -> bool {
 
 /// Packages that bring what is not there.
 fn missing(has_program: impl Fn(&str) -> bool, has_library: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    let programs = PROGRAMS.into_iter().filter(|(program, _)| !has_program(program));
+    let programs = NODE_PROGRAMS.into_iter().chain([PKG_CONFIG]).filter(|(program, _)| !has_program(program));
     let library = Some(SECCOMP).filter(|(library, _)| !has_library(library));
-    programs.chain(library).map(|(_, package)| package).collect()
-}
-
-fn has_program(path: &[PathBuf], name: &str) -> bool {
-    path.iter().any(|dir| dir.join(name).is_file())
+    let mut packages: Vec<_> = programs.chain(library).map(|(_, package)| package).collect();
+    packages.dedup(); // programs of one package stand together
+    packages
 }
 
 fn has_library(name: &str) -> bool {
     let mut asked = Command::new("pkg-config");
     asked.args(["--exists", name]).stdin(Stdio::null()).stderr(Stdio::null());
     asked.status().is_ok_and(|status| status.success())
-}
-
-/// `PATH`, and where root's programs are whoever's `PATH` this is.
-fn search_path() -> Vec<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from)).collect()
 }
 
 /// The owner of our own `/proc` entry is who we are; no call into libc needed.

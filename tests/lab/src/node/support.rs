@@ -4,17 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use muster_toolbox::{NODE_PROGRAMS, find_program};
 use nix::unistd::geteuid;
-
-/// Programs of the system that a node needs, and the Debian packages that bring them.
-const PROGRAMS: [(&str, &str); 6] = [
-    ("unshare", "util-linux"),
-    ("nsenter", "util-linux"),
-    ("mount", "mount"),
-    ("ip", "iproute2"),
-    ("nft", "nftables"),
-    ("cc", "gcc"),
-];
 
 /// What a throw-away namespace must allow: what CNI, Services and images do later.
 const TRIAL: &str = "\
@@ -30,7 +21,7 @@ mount -t tmpfs t /mnt && mkdir /mnt/l /mnt/u /mnt/w /mnt/m \
 /// An error that says what is missing; nothing is left of the trial.
 pub fn check() -> Result<()> {
     ensure!(geteuid().is_root(), "a real node needs root: namespaces, mounts and control groups are made for it");
-    for (name, package) in PROGRAMS {
+    for (name, package) in NODE_PROGRAMS {
         program(name).with_context(|| format!("a real node needs it (Debian: {package})"))?;
     }
     ensure!(Path::new("/sys/fs/cgroup").is_dir(), "a real node needs control groups at /sys/fs/cgroup");
@@ -48,8 +39,5 @@ pub fn check() -> Result<()> {
 
 /// Path of a program of the system.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from); // where root's tools are, whoever's PATH this is
-    let found = std::env::split_paths(&path).chain(usual).map(|dir| dir.join(name)).find(|file| file.is_file());
-    found.with_context(|| format!("{name} is missing"))
+    find_program(name).with_context(|| format!("{name} is missing"))
 }
